@@ -17,6 +17,7 @@
 #include "darkroom/tables/where.h"
 #include "darkroom/text/clip_tokenizer.h"
 #include "darkroom/web/robots.h"
+#include "darkroom/web/url_hop.h"
 
 // Times the parsers of foreign text on inputs that are as bad as they can be, for tools/check/linear_parsers.py:
 //   linear_parsers TOKENIZER_FOLDER [INPUT...]
@@ -42,6 +43,7 @@ struct Parser {
   std::function<void(const std::string& text)> parse;
   std::vector<Input> inputs;
   size_t most_bytes = kMostBytes;  // What it refuses to read beyond.
+  size_t least_bytes = kLeastBytes;
 };
 
 double cpu_seconds() {
@@ -268,6 +270,34 @@ std::vector<Input> prompt_templates() {
           {"a lone brace at the end", repeat("", "é", "}")}};
 }
 
+// Of at most 16 kB each, as UrlHop reads no more. A name's marks are put in order and composed, its letters mapped.
+std::vector<Input> urls() {
+  return {{"escapes", repeat("http://a/", "%41")},
+          {"spaces", repeat("http://a/", " ", "b")},
+          {"bytes above 127", repeat("http://a/", "\xC3\xBC")},
+          {"ways up", repeat("http://a/", "../")},
+          {"ways down and up", repeat("http://a/", "b/../")},
+          {"dots", repeat("http://a/", "./")},
+          {"slashes", repeat("http:", "/")},
+          {"a query of spaces", repeat("http://a/?", " ", "b")},
+          {"a fragment", repeat("http://a/#", "b")},
+          {"user names", repeat("http://", "b@", "a/")},
+          {"colons", repeat("http://a", ":")},
+          {"a long name", repeat("http://", "a", "/")},
+          {"many labels", repeat("http://", "a.", "b/")},
+          {"numbers of an address", repeat("http://", "1.", "1/")},
+          {"an IPv6 address", repeat("http://[", "1:", "1]/")},
+          {"letters of another alphabet", repeat("http://", "\xC3\xBC", "/")},
+          {"labels of another alphabet", repeat("http://", "\xC3\xBC.", "a/")},
+          {"escapes of another alphabet", repeat("http://", "%C3%BC", "/")},
+          {"marks of one class", repeat("http://a", "\xCC\x88", "/")},
+          {"marks out of order", repeat("http://a", "\xCC\x88\xCC\xA3", "/")},
+          {"characters that are left out", repeat("http://a", "\xC2\xAD", "b/")},
+          {"characters that become many", repeat("http://", "\xEF\xB7\xBA", "/")},
+          {"syllables in parts", repeat("http://", "\xE1\x84\x92\xE1\x85\xA1\xE1\x86\xAB", "/")},
+          {"emoji", repeat("http://", "\xF0\x9F\x98\xAD", "/")}};
+}
+
 std::vector<Parser> all_parsers(const ClipTokenizer& hugging_face, const ClipTokenizer& open_clip) {
   return {
       {"captions hf", [&](const std::string& text) { encode_caption(hugging_face, text); }, captions()},
@@ -330,7 +360,18 @@ std::vector<Parser> all_parsers(const ClipTokenizer& hugging_face, const ClipTok
       {"robots.txt of a path",
        [](const std::string& text) { ask_robots("User-agent: *\nDisallow: /*aab$\nDisallow: /*a*a*a?x\nAllow: /%61\n", text); },
        {{"letters", repeat("/", "a")}, {"escapes", repeat("/", "%61")}, {"queries", repeat("/", "a?%2F")}}},
-      {"URLs",
+      {"URLs", [](const std::string& text) { (void)UrlHop::parse(text, HopPolicy()).is_ok(); }, urls(), 16 << 10, 1 << 10},
+      {"redirects",
+       [from = *UrlHop::parse("http://a.example/b/c", HopPolicy())](const std::string& text) {
+         (void)from.follow(text, HopPolicy()).is_ok();
+       },
+       {{"ways up", repeat("", "../")},
+        {"ways down and up", repeat("", "a/../")},
+        {"slashes", repeat("", "/")},
+        {"letters", repeat("", "a")}},
+       16 << 10,
+       1 << 10},
+      {"local paths",
        [](const std::string& text) { (void)local_path(text).is_ok(); },
        {{"escapes", repeat("file:///", "%41")}, {"slashes", repeat("file://", "/")}, {"no scheme", repeat("", ":/")}}},
   };
@@ -349,7 +390,7 @@ int run(int argc, char** argv) {
       if (!wanted.empty() && std::ranges::find(wanted, input.name) == wanted.end()) {
         continue;
       }
-      for (size_t num_bytes = kLeastBytes; num_bytes <= std::min(kMostBytes, parser.most_bytes); num_bytes *= 2) {
+      for (size_t num_bytes = parser.least_bytes; num_bytes <= std::min(kMostBytes, parser.most_bytes); num_bytes *= 2) {
         const std::string text = input.make(num_bytes);
         const double seconds = time_one_pass([&] { parser.parse(text); }, kMostBytes / num_bytes);
         std::cout << parser.name << '\t' << input.name << '\t' << text.size() << '\t' << seconds << std::endl;

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Times every parser of foreign text on worst-case inputs of 16 kB to 1 MB and fits how the time grows.
+"""Times every parser of foreign text on worst-case inputs of 16 kB to 1 MB (URLs: 1 kB to 16 kB, because longer ones are refused) and fits how
+the time grows.
 
   tools/check/linear_parsers.py [--program build/release/linear_parsers] [--build]
 
@@ -53,7 +54,7 @@ def main() -> None:
         for key, points in again.items():  # The least time of each size: what else the machine does only adds.
             best[key] = [min(old, new, key=lambda point: point[1]) for old, new in zip(best[key], points)]
     too_steep = 0
-    print(f"{'parser':20} {'input':42} {'1 MB, ms':>9} {'exponent':>9}")
+    print(f"{'parser':20} {'input':42} {'most, ms':>9} {'exponent':>9}")
     for (name, case), points in best.items():
         slope = exponent(points)
         too_steep += slope > LIMIT

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <atomic>
+#include <iterator>
+#include <map>
 #include <set>
 #include <string_view>
 #include <tuple>
@@ -91,6 +93,48 @@ bool have_twins(const std::vector<JobInput>& inputs, const std::vector<size_t>& 
   return num_alike != static_cast<std::ptrdiff_t>(own.size());
 }
 
+/// Listed files in the order in which they were listed, of those that need no look and of the others.
+struct ListedInputs {
+  std::vector<JobInput> known = {};
+  std::vector<JobInput> unknown = {};
+};
+
+/// Where a look costs a request, a listed file that alone has name and size of one pin alone is taken for that one; open_pinned_input tells
+/// whether it is. The first is looked at all the same: the job may ask for columns.
+ListedInputs take_known_inputs(Store* store, const std::vector<JobInput>& pins, std::vector<JobInput> listed) {
+  using Look = std::pair<std::string_view, int64_t>;
+  const auto look_of = [](const JobInput& input) { return Look(input.name, input.size_bytes); };
+  std::map<Look, std::vector<const JobInput*>> pins_of;
+  std::map<Look, int64_t> num_listed;
+  for (const JobInput& pin : pins) {
+    pins_of[look_of(pin)].push_back(&pin);
+  }
+  const std::vector<JobInput> all = std::move(listed);  // Whose names the keys are.
+  for (const JobInput& input : all) {
+    ++num_listed[look_of(input)];
+  }
+  ListedInputs inputs;
+  bool has_columns = false;
+  for (const JobInput& input : all) {
+    const auto pin = pins_of.find(look_of(input));
+    const bool is_cheap = input.name.ends_with('/') || place_of(store, input).store->local_path(input.path).has_value();
+    const bool is_known = !is_cheap && pin != pins_of.end() && pin->second.size() == 1 && num_listed[look_of(input)] == 1;
+    if (!is_known || !std::exchange(has_columns, true)) {
+      inputs.unknown.push_back(input);
+      continue;
+    }
+    inputs.known.push_back(input);
+    inputs.known.back().tail_sha256 = pin->second.front()->tail_sha256;
+    inputs.known.back().num_rows = pin->second.front()->num_rows;
+  }
+  return inputs;
+}
+
+/// Whether the inputs of a run's own items can be found, without the others.
+bool may_look_alone(const JobRequest& request, const Selection& selection) {
+  return !selection.items.empty() && !selection.extend && !request.roots.empty();
+}
+
 void warn_of_late_files(size_t num_files) {
   if (num_files > 0) {
     log_warning("{} input files came after the job was started and are left out of it", num_files);
@@ -102,7 +146,7 @@ void warn_of_late_files(size_t num_files) {
 Status JobPlan::find_inputs(JobRequest& request, const std::vector<FileInfo>& parts, const std::stop_token& stop) {
   DARKROOM_ASSIGN_OR_RETURN(const std::optional<PinnedList> pins, read_pins(output_, identity_));
   bool is_found = false;
-  if (pins && !selection_.items.empty() && !selection_.extend && !request.roots.empty()) {
+  if (pins && may_look_alone(request, selection_)) {
     DARKROOM_ASSIGN_OR_RETURN(is_found, take_own_inputs(request, *pins, stop));
   }
   if (!is_found) {
@@ -172,8 +216,14 @@ Status JobPlan::take_all_inputs(JobRequest& request, const std::optional<PinnedL
   }
   std::vector<JobInput> listed = std::move(request.listed);
   const CheckColumns& check_columns = request.check_columns;
+  std::vector<JobInput> known;
   if (pins) {
     DARKROOM_RETURN_IF_ERROR(take_pinned_generations(input_store_, pins->inputs, stop, listed));
+    if (!may_look_alone(request, selection_)) {  // Else they were looked at, and one is not as it was pinned: all of it is told.
+      ListedInputs parted = take_known_inputs(input_store_, pins->inputs, std::move(listed));
+      listed = std::move(parted.unknown);
+      known = std::move(parted.known);
+    }
   }
   // What came late and is left out need not be whole.
   std::map<std::string, Status> unusable;
@@ -182,6 +232,7 @@ Status JobPlan::take_all_inputs(JobRequest& request, const std::optional<PinnedL
   if (pins) {
     num_pin_lists_ = pins->num_lists;
     DARKROOM_RETURN_IF_ERROR(find_needed(listed, unusable, pins->inputs));
+    listed.insert(listed.end(), std::make_move_iterator(known.begin()), std::make_move_iterator(known.end()));
     DARKROOM_ASSIGN_OR_RETURN(PinnedInputs joined, join_pins(std::move(listed), pins->inputs, output_.uri(), identity_));
     inputs_ = std::move(joined.inputs);
     if (selection_.extend && !joined.late.empty()) {

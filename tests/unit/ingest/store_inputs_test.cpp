@@ -14,7 +14,9 @@
 namespace darkroom {
 namespace {
 
+using testing::AllOf;
 using testing::ElementsAre;
+using testing::HasSubstr;
 
 class StoreInputs : public ::testing::Test {
  protected:
@@ -130,6 +132,108 @@ TEST_F(PartsInABucket, are_looked_at_once_each_where_no_summary_vouches_for_them
     requests[num_parts] = resume(num_parts);
   }
   EXPECT_EQ(requests[60].looks - requests[20].looks, 40) << "one request each: the end of a part says all of it";
+}
+
+/// A job whose inputs lie in a bucket, of 5 rows each; its output is at hand.
+class InputsInABucket : public ::testing::Test {
+ protected:
+  void put_input(const std::string& name, const std::string& value) {
+    ASSERT_TRUE(put_shard(files_, "made", "rows.parquet", *value_rows(5, value)).is_ok());
+    const Location place = s3_.place(name);
+    ASSERT_TRUE(place.store->replace_small(place.path, *read_file(files_, "made/rows.parquet")).is_ok());
+    ASSERT_TRUE(files_.remove_tree("made").is_ok());
+  }
+  void put_inputs(int num_inputs, const std::string& folder = "in") {
+    for (int i = 0; i < num_inputs; ++i) {
+      put_input(fmt::format("{}/{:04}.parquet", folder, i), fmt::format("{:04}", i));
+    }
+  }
+  Result<std::unique_ptr<JobPlan>> plan(const std::vector<std::string>& folders = {"in"}, Selection selection = {}) {
+    std::vector<std::string> uris;
+    for (const std::string& folder : folders) {
+      uris.push_back(s3_.uri(folder));
+    }
+    JobRequest request{.output = {.store = store_.get(), .path = "out"}, .identity = small_job(), .check_columns = check_columns_};
+    request.selection = std::move(selection);
+    DARKROOM_ASSIGN_OR_RETURN(request.listed, list_job_inputs(s3_.set, uris));
+    return JobPlan::make(std::move(request), {});
+  }
+  void pin(const std::vector<std::string>& folders = {"in"}) {
+    const auto first = plan(folders);
+    ASSERT_TRUE(first.is_ok()) << first.status().to_string();
+    ASSERT_TRUE((*first)->prepare().is_ok());
+  }
+  int num_looks() { return s3_.fake.num_calls("get") + s3_.fake.num_calls("head"); }
+
+  MemoryFileSystem files_;
+  const std::unique_ptr<Store> store_ = make_posix_store(files_, "memory");
+  FakeS3Stores s3_;
+  CheckColumns check_columns_;
+};
+
+TEST_F(InputsInABucket, that_are_pinned_cost_a_start_no_look_but_one) {
+  std::map<int, int> looks;
+  for (const int num_inputs : {20, 60}) {
+    ASSERT_TRUE(files_.remove_tree("out").is_ok());
+    put_inputs(num_inputs);
+    const int before_pinning = num_looks();
+    pin();
+    EXPECT_GE(num_looks() - before_pinning, num_inputs);
+    int num_checked = 0;
+    check_columns_ = [&](const arrow::Schema&, const std::string&) { return ++num_checked, Status::ok(); };
+    const int before = num_looks();
+    const auto again = plan();
+    ASSERT_TRUE(again.is_ok()) << again.status().to_string();
+    looks[num_inputs] = num_looks() - before;
+    EXPECT_EQ(num_checked, 1) << "the job sees its columns";
+    check_columns_ = {};
+    EXPECT_EQ((*again)->num_rows(), 5 * num_inputs);
+    EXPECT_EQ((*again)->num_pending(), num_inputs);
+    EXPECT_TRUE((*again)->open_input((*again)->item(num_inputs - 1)).is_ok());
+  }
+  EXPECT_EQ(looks[60], looks[20]);
+  EXPECT_LT(looks[20], 10) << "those of the one";
+}
+
+TEST_F(InputsInABucket, that_changed_are_refused_when_they_are_opened_if_they_kept_their_size) {
+  put_inputs(4);
+  pin();
+  put_input("in/0002.parquet", "0007");  // As many bytes and rows, other ones.
+  const auto again = plan();
+  ASSERT_TRUE(again.is_ok()) << again.status().to_string();
+  const Status refused = (*again)->open_input((*again)->item(2)).status();
+  EXPECT_EQ(refused.code(), StatusCode::kFailedPrecondition);
+  EXPECT_THAT(refused.message(), AllOf(HasSubstr("an input was replaced"), HasSubstr("in/0002.parquet")));
+  for (const int64_t other : {0, 1, 3}) {
+    EXPECT_TRUE((*again)->open_input((*again)->item(other)).is_ok()) << other;
+  }
+  put_input("in/0002.parquet", "another size");
+  EXPECT_THAT(plan().status().message(), HasSubstr("input 0002.parquet (changed)"));
+}
+
+TEST_F(InputsInABucket, that_came_late_are_looked_at_and_left_out) {
+  put_inputs(3);
+  pin();
+  put_inputs(5);
+  const auto again = plan();
+  ASSERT_TRUE(again.is_ok()) << again.status().to_string();
+  EXPECT_EQ((*again)->num_rows(), 15);
+  const auto extended = plan({"in"}, {.extend = true});
+  ASSERT_TRUE(extended.is_ok()) << extended.status().to_string();
+  EXPECT_EQ((*extended)->num_rows(), 25);
+}
+
+TEST_F(InputsInABucket, that_have_one_name_and_size_are_told_apart_by_a_look) {
+  put_input("one/a.parquet", "1111");
+  put_input("two/a.parquet", "2222");
+  pin({"one", "two"});
+  put_input("one/a.parquet", "2222");
+  put_input("two/a.parquet", "1111");
+  const auto swapped = plan({"one", "two"});
+  ASSERT_TRUE(swapped.is_ok()) << swapped.status().to_string();
+  EXPECT_EQ((*swapped)->input_place((*swapped)->item(0)).path, "pictures/two/a.parquet") << "the first input lies there now";
+  put_input("two/a.parquet", "3333");
+  EXPECT_THAT(plan({"one", "two"}).status().message(), HasSubstr("input a.parquet (changed)"));
 }
 
 }  // namespace

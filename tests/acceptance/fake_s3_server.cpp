@@ -3,6 +3,7 @@
 // usage: fake_s3_server everywhere|put-only|none SEED
 //   faults PERCENT   so many of the requests fail: 503, 500, resets, lost replies, errors in 200, a few without an answer
 //   hang 0|1         nothing is answered
+//   region NAME      what is signed for another region is refused without a word of which
 //   uploads          how many uploads are open
 //   calls            how many requests came
 //   faulted          how many of them failed
@@ -97,6 +98,9 @@ std::string obey(const std::string& line, FakeS3& fake, FaultPlan& plan) {
     plan.percent = std::stoi(value);
   } else if (command == "hang") {
     plan.hangs = value == "1";
+  } else if (command == "region") {
+    fake.region = value;
+    fake.tells_region = false;
   } else if (command == "age") {
     fake.with_state([&](FakeS3Objects& state) {
       for (auto& [id, upload] : state.uploads) {

@@ -242,7 +242,7 @@ class FakeS3Server:
         self.process.wait()
 
     def tell(self, command: str) -> str:
-        """faults PERCENT | hang 0|1 | uploads | calls | faulted | dump FOLDER | load FOLDER PREFIX"""
+        """faults PERCENT | hang 0|1 | region NAME | uploads | calls | faulted | dump FOLDER | load FOLDER PREFIX"""
         self.process.stdin.write(command + "\n")
         self.process.stdin.flush()
         return self.process.stdout.readline().strip()

@@ -105,6 +105,7 @@ class RankVoice:
         self._lines: collections.deque[str] = collections.deque(maxlen=MOST_WORDS)
         self.metrics: collections.deque[dict] = collections.deque(maxlen=MOST_WORDS)
         self.checkpoints: collections.deque[str] = collections.deque(maxlen=MOST_WORDS)
+        self._newest = -1
 
     def take(self, line: str) -> None:
         self._log.write(line)
@@ -113,8 +114,9 @@ class RankVoice:
         metrics = metrics_of_progress(line) if self._rank == 0 else {}
         if metrics:
             self.metrics.append(metrics)
-        if self._rank == 0 and (stored := STORED.match(line)):
-            self.checkpoints.append(f"step-{int(stored['step']):08d}")
+        if self._rank == 0 and (stored := STORED.match(line)) and int(stored["step"]) > self._newest:
+            self._newest = int(stored["step"])  # At a stop the newest is stored before earlier ones.
+            self.checkpoints.append(f"step-{self._newest:08d}")
 
     def tell(self, notes) -> None:
         lines = taken(self._lines)

@@ -33,6 +33,7 @@ def stand_for(connection: socket.socket, command: list[str]) -> int:
 
 def main() -> int:
     """Where the driver was killed, the search is about to be: it must not write down yet that the trial has failed."""
+    sys.stdout.reconfigure(encoding="utf-8", errors="replace")  # Whatever the locale: a letter must not end a trial.
     try:
         with socket.socket(socket.AF_UNIX) as connection:
             connection.connect(sys.argv[1])

@@ -89,9 +89,11 @@ class TrialRuns:
                 if isinstance(cause, Refused):
                     launch.say(f"error: {cause}")
                     return EXIT_FAILED
-                code, lost = EXIT_STOPPED, str(cause).strip().splitlines()[0]
-            if not lost or launch.is_ending:
+                code, lost = EXIT_STOPPED, (str(cause).strip().splitlines() or [type(cause).__name__])[0]
+            if not lost:
                 return code
+            if launch.is_ending:  # Whatever it ended with: the same search takes it up again.
+                return EXIT_STOPPED
             failures += 1
             if not self._may_go_on(words, launch, failures, lost):
                 return EXIT_FAILED
@@ -142,6 +144,13 @@ class TrialRuns:
                 return
             self._idle.remove(actor)
         self._ray.kill(actor)
+
+    def close(self) -> None:
+        """Nobody waits for a trial any more. Before the end of Ray, which a timer would begin anew."""
+        with self._lock:
+            idle, self._idle = self._idle, []
+        for actor in idle:
+            self._ray.kill(actor)
 
     def _may_go_on(self, words: list[str], launch: Launch, failures: int, lost: str) -> bool:
         name = name_of(words)
@@ -204,8 +213,9 @@ def tune(ray, request: Request, stop: StopWatch) -> tuple[int, dict]:
         words = search_words(request, workers, desk.launcher(), str(path))
         child = start_child(request, words, on_said=None if request.is_quiet else sys.stderr.write, has_own_group=True)
         code = wait_for_search(child, stop)
+        runs.close()
         summary = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
-    if stop.is_asked and code in STOPPED_CODES:
+    if stop.is_asked and shell_code(code) in STOPPED_CODES:
         return SIGNAL_CODES + stop.number, summary
     if was_killed(code):
         raise JobFailed(f"the search was ended by a signal ({shell_code(code) - SIGNAL_CODES}); run the same command again to go on")

@@ -9,6 +9,7 @@
 #include "darkroom/core/check.h"
 #include "decoders.h"
 #include "resample_kernels.h"
+#include "resized_by_rows.h"
 #include "streamed_resize.h"
 
 namespace darkroom {
@@ -75,8 +76,7 @@ Placement place(int width, int height, const TransformOptions& options, const Cr
 RowResult<Image> decode_and_crop(std::span<const std::byte> bytes, const ImageHeader& header, const TransformOptions& options,
                                  const ImageLimits& limits, const CropDraw& draw) {
   const Placement placement = place(header.width, header.height, options, draw);
-  const bool is_upright = options.orientation == Orientation::kIgnore || read_orientation(bytes) == 1;
-  if (is_upright && StreamedResize::is_possible(header.width, header.height, placement.width, placement.height)) {
+  if (is_resized_by_rows(bytes, header, options)) {
     StreamedResize resize(header.width, header.height, placement.width, placement.height, options.filter, placement.window);
     if (auto error = decode_rows(bytes, header, resize)) {
       return *std::move(error);
@@ -88,6 +88,13 @@ RowResult<Image> decode_and_crop(std::span<const std::byte> bytes, const ImageHe
 }
 
 }  // namespace
+
+bool is_resized_by_rows(std::span<const std::byte> bytes, const ImageHeader& header, const TransformOptions& options) {
+  const bool is_upright = options.orientation == Orientation::kIgnore || read_orientation(bytes) == 1;
+  const Size size = resized(header.width, header.height, options.resolution);
+  return is_upright &&
+         StreamedResize::is_possible(header.width, header.height, static_cast<int>(size.width), static_cast<int>(size.height));
+}
 
 Status TransformOptions::validate() const {
   if (resolution < 1 || resolution > kLargestSide) {

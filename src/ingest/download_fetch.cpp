@@ -9,6 +9,7 @@
 
 #include "darkroom/core/check.h"
 #include "darkroom/core/machine.h"
+#include "darkroom/image/decoding_memory.h"
 #include "darkroom/image/sandbox.h"
 
 namespace darkroom {
@@ -73,7 +74,7 @@ class Inspect : public Stage<DownloadPiece, DownloadPiece> {
     if (decoder_ == nullptr) {
       return {};
     }
-    const auto lease = out.waiting([&] { return decoding_.acquire(bytes, row.header, out.stop()); });
+    const auto lease = out.waiting([&] { return decoding_.acquire(decoding_bytes(bytes, row.header), out.stop()); });
     if (!lease) {
       return Status::cancelled("stopped before a picture was decoded");
     }

@@ -169,10 +169,14 @@ Result<FileInfo> HubStore::stat(const std::string& path) {
 }
 
 Status HubStore::list_tree(const std::string& folder, std::stop_token stop, const std::function<Status(std::span<const FileInfo>)>& page) {
-  DARKROOM_ASSIGN_OR_RETURN(std::vector<FileInfo> files, entries_of(folder, /*is_recursive=*/true, stop));
+  std::stop_source ends;  // The caller's stop, or that of the store.
+  const auto end = [&ends] { ends.request_stop(); };
+  const std::stop_callback at_caller(std::move(stop), end);
+  const std::stop_callback at_store(stop_, end);
+  DARKROOM_ASSIGN_OR_RETURN(std::vector<FileInfo> files, entries_of(folder, /*is_recursive=*/true, ends.get_token()));
   std::erase_if(files, [](const FileInfo& entry) { return entry.is_folder; });
   for (size_t i = 0; i < files.size(); i += kPageEntries) {
-    if (stop.stop_requested()) {
+    if (ends.stop_requested()) {
       return Status::cancelled("stopped while listing:", uri_of(folder));
     }
     DARKROOM_RETURN_IF_ERROR(page(std::span(files).subspan(i, std::min(kPageEntries, files.size() - i))));

@@ -24,8 +24,13 @@ Result<std::optional<S3Keys>> S3KeyRing::get(bool anew) {
 }
 
 Status S3KeyRing::renew() {
-  DARKROOM_ASSIGN_OR_RETURN(S3Credentials found, find_());
-  found_ = std::move(found);
+  Result<S3Credentials> found = find_();
+  if (!found.is_ok()) {
+    // Who gave out keys before has none only while something is out of reach; a helper program says no more than that it failed.
+    const bool may_pass = found_ && found.status().code() == StatusCode::kFailedPrecondition;
+    return may_pass ? Status::unavailable(found.status().message()) : found.status();
+  }
+  found_ = *std::move(found);
   found_at_ = now();
   next_try_ = found_at_ + kBetweenTries;  // An issuer may give out keys with less than five minutes left again and again.
   return Status::ok();

@@ -307,7 +307,10 @@ Status S3Sender::judge(const S3Call& call, HttpRequest& request, HttpResponse re
     }
     return wait_before_next(call, verdict, failure_of(call, reply), attempt);
   }
-  has_answered_ = attempt.bucket.has_answered = true;
+  has_answered_ = true;
+  if (verdict != S3Verdict::kWrongRegion) {  // Which another host than the bucket's may say.
+    attempt.bucket.has_answered = true;
+  }
   if (verdict != S3Verdict::kFinal) {
     return mend(call, verdict, reply, attempt);
   }
@@ -416,7 +419,9 @@ Status S3Sender::outlast(const S3Call& call, const Status& failure, Attempt& att
   }
   attempt.num_tries = attempt.num_silent = 0;
   attempt.num_silences = num_silences();
-  attempt.needs_new_connection = true;  // Those from before may be dead and not know it.
+  attempt.needs_new_connection = true;                                      // Those from before may be dead and not know it.
+  attempt.wants_new_keys = attempt.wants_new_keys || attempt.has_new_keys;  // Whatever was mended before is old now.
+  attempt.has_new_keys = attempt.knows_time = false;
   return Status::ok();
 }
 

@@ -78,6 +78,22 @@ void ServerOutage::note_answer() {
 }
 
 ServerOutage::End ServerOutage::outlast(const std::function<bool()>& probe, const std::string& why, const std::stop_token& stop) {
+  {
+    const std::lock_guard hold(mutex_);
+    ++num_waiting_;
+  }
+  const End end = outlast_here(probe, why, stop);
+  const std::lock_guard hold(mutex_);
+  if (--num_waiting_ == 0 && end == End::kStopped && out_since_) {  // Nobody looks any more: what comes later is an outage of its own.
+    out_since_.reset();
+    if (metrics_ != nullptr) {
+      out_of_reach_of(*metrics_, server_).add(-1);
+    }
+  }
+  return end;
+}
+
+ServerOutage::End ServerOutage::outlast_here(const std::function<bool()>& probe, const std::string& why, const std::stop_token& stop) {
   for (int num_probes = 0;; ++num_probes) {
     const Clock::Instant asked_at = clock_.now();
     const int64_t num_before = num_answers();

@@ -49,6 +49,7 @@ class ServerOutage {
   bool end_here(Clock::Instant now);
   int64_t num_answers();
   void begin_here(Clock::Instant since, const std::string& why);
+  End outlast_here(const std::function<bool()>& probe, const std::string& why, const std::stop_token& stop);
 
   const std::string server_;
   Clock& clock_;
@@ -57,6 +58,7 @@ class ServerOutage {
   std::mutex mutex_;  // Guards what follows.
   std::condition_variable_any changed_;
   std::optional<Clock::Instant> out_since_;
+  int num_waiting_ = 0;
   int64_t num_answers_ = 0;
   int64_t num_ended_ = 0;
 };

@@ -119,11 +119,12 @@ void WebClient::note_answer(const UrlHop& hop) {
   outage->note_answer();
 }
 
-/// Whether anything comes back from the server.
+/// Whether anything comes back from the server. Not by HEAD, at which simple servers hang up.
 bool WebClient::answers(const UrlHop& hop, const std::stop_token& stop) {
-  HttpRequest request{.method = "HEAD", .url = hop.follow("/", any_place()).value().url(), .limits = options_.limits};
+  HttpRequest request{.method = "GET", .url = hop.follow("/", any_place()).value().url(), .limits = options_.limits};
   request.headers.emplace_back("User-Agent", options_.user_agent);
   request.limits.idle = request.limits.total = request.limits.connect;
+  request.limits.max_body_bytes = 0;
   request.needs_new_connection = true;
   return !is_out_of_reach(http_.exchange(request, stop).end);
 }

@@ -193,9 +193,14 @@ def decoders_share_the_memory(trials: Trials) -> None:
             flags = [*process_flags(bench), "--num-transformers", str(num_transformers), "--batch-size", "1", "--json-summary", str(folder / "summary.json")]
             job = subprocess.Popen([str(PROGRAM), "process", str(images), str(folder / "latents"), *map(str, flags)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, cwd=ROOT)
             peak = 0.0
-            while job.poll() is None:
-                peak = max(peak, sum(resident_mb(child) for child in children(job.pid)))
-            require(job.returncode == 0, "the job failed", job.returncode)
+            try:
+                while job.poll() is None:
+                    first = {child: resident_mb(child) for child in children(job.pid)}
+                    # No snapshot: one that has ended meanwhile counts for nothing.
+                    peak = max(peak, sum(min(held, resident_mb(child)) for child, held in first.items()))
+            finally:
+                job.kill()
+            require(job.wait() == 0, "the job failed", job.returncode)
             return {"decoders_mb": round(peak), "rows_out": summary_of(folder / "summary.json", "process")["rows_out"]}
 
     figures = trials.trial(f"{num_rows} pictures of {side}", encode)

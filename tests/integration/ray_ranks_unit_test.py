@@ -447,7 +447,7 @@ def checkpoints_on_a_store_are_reported_once_they_are_stored() -> None:
     require("the checkpoint of step {} is stored: {}" in source, "the program's sentence is another one")
     voices = [rank.RankVoice(number, program_log.ProgramLog("/proc/none", "rank", "")) for number in (0, 1)]
     for voice in voices:
-        for line in ("2026-11-23T04:14:05Z the checkpoint of step 20 is stored: s3://b/run/checkpoints/step-00000020\n", "2026-11-23T04:14:06Z warning: the checkpoint of step 30 was not stored\n"):
+        for line in ("2026-11-23T04:14:05Z the checkpoint of step 20 is stored: s3://b/run/checkpoints/step-00000020\n", "2026-11-23T04:14:06Z warning: the checkpoint of step 30 was not stored\n", "2026-11-23T04:14:07Z the checkpoint of step 10 is stored: s3://b/run/checkpoints/step-00000010\n"):
             voice.take(line)
     require([list(voice.checkpoints) for voice in voices] == [["step-00000020"], []], "rank 0 alone hears of them", voices[0].checkpoints)
     pointers: list[dict] = []

@@ -269,8 +269,16 @@ def a_search_has_the_scores_of_one_machine_after_kills_of_driver_and_worker() ->
     driver.process.kill()
     driver.process.wait()
     before = pathlib.Path(output, "trials.jsonl").read_text().rpartition("\n")[0].splitlines()
+
+    def trials_at_work() -> list[int]:
+        return [pid for number in range(3) for pid in programs("train", f"{output}/trials/trial-{number:03d}")]
+
+    end = time.monotonic() + PATIENCE
+    while trials_at_work():
+        require(time.monotonic() < end, "the trials of a dead driver do not end")
+        time.sleep(0.05)
     driver = cluster.start(*command)
-    found = driver.wait_for(lambda: next((pid for number in range(3) for pid in programs("train", f"{output}/trials/trial-{number:03d}") if hold(pid)), 0), "a trial at work")
+    found = driver.wait_for(lambda: next((pid for pid in trials_at_work() if hold(pid)), 0), "a trial at work")
     require(kill(parent_of(found)), "no worker was killed")
     driver.finish()
     require(pathlib.Path(output, "trials.jsonl").read_text().splitlines()[: len(before)] == before, "what had ended was done again")

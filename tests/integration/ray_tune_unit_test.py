@@ -17,7 +17,7 @@ import threading
 import types
 
 from cases import main, require, temporary_folder
-from ray_units import PATIENCE, asked, fake_modules, item_request, node, refusal_of
+from ray_units import PATIENCE, ROOT, asked, fake_modules, item_request, node, refusal_of
 
 from darkroom_ray import preflight, probe, trial_desk, tuning  # noqa: E402
 from darkroom_ray.flags import read_request  # noqa: E402
@@ -265,6 +265,7 @@ def a_stop_of_somebody_else_is_a_loss() -> None:
 
 
 def a_folder_that_the_lost_program_still_holds_is_tried_again() -> None:
+    require(tuning.HELD_BY_ANOTHER in (ROOT / "src" / "train" / "set_up_run.cpp").read_text(), "the program's sentence is another one")
     held = "echo error: another process is training in this run folder >&2; exit 1"
     with trial_of(held, FakeRay()) as (runs, heard):
         require(runs.run(COMMAND, heard) == 1 and runs.restarts == 0, "of a first start it is an error", heard.lines)

@@ -140,12 +140,18 @@ def a_trial_goes_on_exactly_where_its_rung_stopped() -> None:
     require(last["validation_loss"] == best["loss"], "the score is the validation loss of the run", last, best)
 
 
+def is_locked(folder: pathlib.Path) -> bool:
+    """Whether a trial is at work in it, and so is bound to its search's life. To try the lock might take it from the trial."""
+    inode = str(folder.stat().st_ino)
+    return any(line.split()[5].split(":")[-1] == inode for line in pathlib.Path("/proc/locks").read_text().splitlines() if "->" not in line)
+
+
 def a_killed_search_loses_no_finished_trial_and_repeats_none() -> None:
     one = bench()
     folder = one.folder_of("killed")
     # Behind a launcher that becomes the trial. The search goes on without one, since its ledger knows none.
     first = start([*one.halving("killed"), "--launcher", "env"])
-    wait_for(lambda: len(ends(folder)) >= 1 and children(first.pid), first)
+    wait_for(lambda: len(ends(folder)) >= 1 and any(is_locked(trial) for trial in (folder / "trials").glob("trial-*")), first)
     orphans = children(first.pid)
     first.kill()
     first.communicate()

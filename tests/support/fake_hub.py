@@ -159,8 +159,7 @@ class BytesHandler(Handler):
             self.answer(403, b"expired")
             return
         data = hub.blobs[path.strip("/")]
-        if is_cut:
-            self.most_sent = 100
+        self.most_sent = 100 if is_cut else None
         self.answer_range(bytes(byte ^ 1 for byte in data) if hub.lies else data)
 
 

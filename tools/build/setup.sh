@@ -136,7 +136,7 @@ readonly test_megabytes='build/release 1150 build/asan-ubsan 2950 build/tsan 650
 check_room() { # check_room FOLDER MEGABYTES...
   local needed=0 parts='' free there more
   while [ $# -gt 0 ]; do
-    there=$(du -sm "$1" 2>/dev/null | cut -f1) || there=0
+    there=$(du -smD "$1" 2>/dev/null | cut -f1) || there=0
     more=$(($2 - ${there:-0}))
     if [ "$more" -gt 0 ]; then
       needed=$((needed + more))

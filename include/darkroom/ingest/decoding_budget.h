@@ -18,9 +18,9 @@ class DecodingBudget {
  public:
   explicit DecodingBudget(size_t limit_bytes) : memory_(limit_bytes) {}
 
-  /// For as long as the picture is decoded; of nothing, at once, for one that is decoded row by row. `header` is what probe_image found in
-  /// `bytes`. Empty when `stop` was requested first.
-  std::optional<MemoryLease> acquire(std::span<const std::byte> bytes, const ImageHeader& header, std::stop_token stop);
+  /// So many bytes (image/decoding_memory.h), for as long as the picture is decoded; of none at once. Empty when `stop` was requested
+  /// first.
+  std::optional<MemoryLease> acquire(size_t num_bytes, std::stop_token stop);
 
   const MemoryBudget& memory() const { return memory_; }
 

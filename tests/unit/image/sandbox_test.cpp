@@ -298,7 +298,7 @@ TEST(Sandbox, leaves_a_child_no_descriptor) {
   close(ends[0]);
 }
 
-// The rest of the 11 bytes per pixel is the whole picture's, where resize_to keeps it.
+// Of the other 4 of the 12 bytes per pixel 3 are the whole picture's, where resize_to keeps it.
 TEST(Sandbox, takes_eight_bytes_per_pixel_of_a_webp_whose_frame_is_smaller_than_its_canvas) {
   constexpr uint32_t kSide = 4000;
   const std::string picture = webp_on_canvas(kSide, kSide, 2, 2, kSide - 2, kSide - 2, {9, 8, 7, 255});

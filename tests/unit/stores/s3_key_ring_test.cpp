@@ -116,6 +116,16 @@ TEST(S3KeyRing, a_failure_at_first_is_one_and_the_next_call_tries_again) {
   EXPECT_EQ(issuer.get(), "2");
 }
 
+TEST(S3KeyRing, who_gave_out_keys_before_may_be_out_of_reach) {
+  FakeIssuer issuer;
+  issuer.failure = Status::failed_precondition("no credentials");
+  EXPECT_EQ(issuer.ring.get(true).status().code(), StatusCode::kFailedPrecondition);
+  issuer.failure = Status::ok();
+  EXPECT_TRUE(issuer.ring.get(false).is_ok());
+  issuer.failure = Status::failed_precondition("the helper ended with 1");
+  EXPECT_EQ(issuer.ring.get(true).status().code(), StatusCode::kUnavailable);
+}
+
 TEST(S3KeyRing, anonymous_is_an_answer) {
   FakeClock clock;
   int num_asked = 0;

@@ -105,6 +105,13 @@ TEST(server_outages, end_at_once_for_whoever_is_stopped) {
   std::jthread waiter([&] { EXPECT_EQ(outage.outlast([] { return false; }, "why", stop.get_token()), End::kStopped); });
   await_outage(clock, metrics);
   stop.request_stop();  // No time passes.
+  waiter.join();
+  EXPECT_EQ(num_out(metrics), 0) << "nobody looks any more";
+  clock.advance(2 * kPatience);
+  bool is_back = false;  // The next one is an outage of its own, with patience.
+  std::jthread later([&] { EXPECT_EQ(outage.outlast([&] { return is_back; }, "why", {}), End::kOver); });
+  await_outage(clock, metrics);
+  outage.note_answer();
 }
 
 TEST(server_outages, are_none_where_somebody_else_was_answered_after_the_probe_began) {

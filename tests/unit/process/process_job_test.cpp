@@ -46,7 +46,8 @@ TEST_F(ProcessJob, stores_what_the_encoder_made_of_each_row_that_stays) {
       const PreparedRow row = prepare_row(rows[i], {.transform = job.transform}, *tokenizer(), *decoder)->value();
       EXPECT_EQ(texts(*table, "key")[static_cast<size_t>(stored)], row.key);
       EXPECT_EQ(tensor_bytes(*table, "image_latents_32", stored), encoder.latents_of(row)) << i;
-      const auto& id = static_cast<const arrow::UInt16Array&>(*ids.value_slice(stored));
+      const auto slice = ids.value_slice(stored);
+      const auto& id = static_cast<const arrow::UInt16Array&>(*slice);
       EXPECT_EQ(std::vector<int32_t>(id.raw_values(), id.raw_values() + id.length()), row.ids) << i;
       ++stored;
     }

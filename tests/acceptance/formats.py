@@ -16,7 +16,7 @@ from harness import ROOT, LoopbackWeb, Skipped, Trials, Workbench, darkroom, req
 
 READERS = {
     "pandas": "import pandas; print(len(pandas.read_parquet(sys.argv[1])))",
-    "duckdb": "import duckdb; print(duckdb.sql(f\"select count(*) from '{sys.argv[1]}/part-*.parquet'\").fetchone()[0])",
+    "duckdb": "import duckdb; print(duckdb.connect().execute(f\"select count(*) from '{sys.argv[1]}/part-*.parquet'\").fetchone()[0])",
     "datasets": "import datasets, glob; print(len(datasets.load_dataset('parquet', data_files=sorted(glob.glob(sys.argv[1] + '/part-*.parquet')), split='train', cache_dir=sys.argv[2])))",
 }
 
@@ -41,9 +41,9 @@ def process_flags(bench: Workbench, text: str = "both") -> list:
     return ["--model", bench.model, "--resolution", "64", "--rows-per-file", "16", "--text", text]
 
 
-def make_datasets(bench: Workbench, web: LoopbackWeb, folder: pathlib.Path) -> dict[str, int]:
+def make_datasets(bench: Workbench, web: LoopbackWeb, folder: pathlib.Path, dialect: str = "darkroom") -> dict[str, int]:
     darkroom("download", folder / "images", *download_flags(bench, web))
-    darkroom("process", folder / "images", folder / "latents", *process_flags(bench))
+    darkroom("process", folder / "images", folder / "latents", *process_flags(bench), "--output-dialect", dialect)
     return {name: sum(pq.ParquetFile(path).metadata.num_rows for path in (folder / name).glob("part-*.parquet")) for name in ("images", "latents")}
 
 
@@ -62,7 +62,8 @@ def open_in(trials: Trials, package: str) -> None:
     if python is None:
         raise Skipped(f"{package} is not installed in {', '.join(pythons())}")
     with Workbench(48) as bench, LoopbackWeb(bench.path("corpus")) as web, temporary_folder() as folder:
-        for name, count in make_datasets(bench, web, folder).items():
+        dialect = "huggingface" if package == "datasets" else "darkroom"  # It knows no tensors of a fixed shape.
+        for name, count in make_datasets(bench, web, folder, dialect).items():
             done = subprocess.run([python, "-c", "import sys\n" + READERS[package], str(folder / name), str(folder / "cache")], capture_output=True, text=True, timeout=300)
             require(done.returncode == 0 and done.stdout.split()[-1] == str(count), "rows read by", package, name, done.stdout[-300:], done.stderr[-800:])
 

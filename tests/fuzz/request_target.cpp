@@ -72,7 +72,6 @@ Reading read_in_pieces(std::string_view bytes, size_t piece) {
         return reading;
       }
       parser->eager(true);  // The body, too.
-      continue;
     }
     if (parser->is_done()) {
       reading.questions.push_back({.text = text_of(parser->get()), .end = num_come - waiting.size()});

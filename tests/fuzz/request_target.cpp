@@ -20,6 +20,7 @@ namespace http = boost::beast::http;
 
 constexpr size_t kMaxHeaderBytes = 4096;
 constexpr size_t kMaxBodyBytes = 8192;
+constexpr size_t kLastChunkBytes = 5;  // "0", and two line ends.
 
 /// What was made of a connection's bytes.
 struct Reading {
@@ -57,6 +58,19 @@ Reading read_in_pieces(std::string_view bytes, size_t piece) {
       set_bounds(*parser, options);
       has_head = false;
     }
+    const auto take_more = [&] {
+      const std::string_view more = bytes.substr(num_come, piece);
+      waiting += more;
+      num_come += more.size();
+      return !more.empty();
+    };
+    // With fewer no chunked body ends, and an assertion of Beast's wants as many of a last chunk that it has seen before.
+    if (has_head && parser->chunked() && waiting.size() < kLastChunkBytes) {
+      if (!take_more()) {
+        return reading;
+      }
+      continue;
+    }
     boost::system::error_code error;
     const size_t num_used = waiting.empty() ? 0 : parser->put(boost::asio::buffer(waiting), error);
     waiting.erase(0, num_used);
@@ -81,13 +95,8 @@ Reading read_in_pieces(std::string_view bytes, size_t piece) {
       parser.reset();
       continue;
     }
-    if (error || num_used == 0) {
-      if (num_come == bytes.size()) {
-        return reading;
-      }
-      const std::string_view more = bytes.substr(num_come, piece);
-      waiting += more;
-      num_come += more.size();
+    if ((error || num_used == 0) && !take_more()) {
+      return reading;
     }
   }
 }

@@ -27,9 +27,10 @@ METRICS_SECONDS = 5.0  # Between reports to Ray of metrics alone: its controller
 MOST_WORDS = 1000  # Lines of the program between two looks.
 # As the program's line of progress has them.
 PROGRESS_FIELDS = re.compile(r"train step (?P<step>\d+)/\d+  loss (?P<loss>\S+)  grad (?P<grad_norm>\S+)  lr (?P<lr>\S+)  (?P<images_per_second>\S+) img/s")
-# As it refuses a run folder on a store that another host's process has claimed (src/train/remote_run.cpp).
+# As it refuses a run folder, on a disk (src/train/set_up_run.cpp) and on a store, where another host's process has claimed it
+# (src/train/remote_run.cpp): a lost program may take a moment to end.
 HELD_BY_ANOTHER = "another process is training in this run folder"
-# As it says that a checkpoint is on the store of its run folder (the same file).
+# As it says that a checkpoint is on the store of its run folder (src/train/remote_run.cpp).
 STORED = re.compile(TIME + r"the checkpoint of step (?P<step>\d+) is stored: ")
 
 

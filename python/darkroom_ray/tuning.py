@@ -20,6 +20,7 @@ from darkroom_ray.preflight import room_in
 from darkroom_ray.probe import nodes_of
 from darkroom_ray.program import start_child
 from darkroom_ray.progress import say
+from darkroom_ray.rank import EXIT_STOPPED, HELD_BY_ANOTHER
 from darkroom_ray.request import Request
 from darkroom_ray.stopping import StopWatch
 from darkroom_ray.trial_desk import Launch, TrialDesk
@@ -27,12 +28,9 @@ from darkroom_ray.trial_desk import Launch, TrialDesk
 LOOK_SECONDS = 0.5
 IDLE_SECONDS = 3.0  # An actor waits so long for the next trial, which a search begins at once: to start one costs seconds.
 EXIT_FAILED = 1
-EXIT_STOPPED = SIGNAL_CODES + signal.SIGTERM
 STOPPED_CODES = (EXIT_STOPPED, SIGNAL_CODES + signal.SIGINT)
 MOST_WORDS = 1000  # Lines of a trial between two looks.
 CALLS_AT_ONCE = 3  # A stop is heard while a look waits.
-# As a run folder refuses (src/train/set_up_run.cpp): a lost trial's program may take a moment to end.
-HELD_BY_ANOTHER = "another process is training in this run folder"
 
 
 class TrialActor:

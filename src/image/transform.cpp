@@ -75,8 +75,8 @@ Placement place(int width, int height, const TransformOptions& options, const Cr
 // The resized and cropped picture, resized while it is decoded where that gives the same bits.
 RowResult<Image> decode_and_crop(std::span<const std::byte> bytes, const ImageHeader& header, const TransformOptions& options,
                                  const ImageLimits& limits, const CropDraw& draw) {
-  const Placement placement = place(header.width, header.height, options, draw);
   if (is_resized_by_rows(bytes, header, options)) {
+    const Placement placement = place(header.width, header.height, options, draw);
     StreamedResize resize(header.width, header.height, placement.width, placement.height, options.filter, placement.window);
     if (auto error = decode_rows(bytes, header, resize)) {
       return *std::move(error);

@@ -106,17 +106,15 @@ ServerOutage* WebClient::outage_of(const UrlHop& hop) {
 }
 
 void WebClient::note_answer(const UrlHop& hop) {
-  ServerOutage* outage = outage_of(hop);
-  if (outage == nullptr) {
-    const std::lock_guard hold(mutex_);
-    std::unique_ptr<ServerOutage>& known = known_[{hop.host(), hop.port()}];
-    if (!known) {
-      const std::string server = fmt::format("{}://{}:{}", hop.is_https() ? "https" : "http", hop.host(), hop.port());
-      known = std::make_unique<ServerOutage>(server, clock_, metrics_, options_.outage_patience);
-    }
-    outage = known.get();
+  std::unique_lock hold(mutex_);
+  std::unique_ptr<ServerOutage>& known = known_[{hop.host(), hop.port()}];  // Of which none is taken out.
+  if (!known) {
+    const std::string server = fmt::format("{}://{}:{}", hop.is_https() ? "https" : "http", hop.host(), hop.port());
+    known = std::make_unique<ServerOutage>(server, clock_, metrics_, options_.outage_patience);
   }
-  outage->note_answer();
+  ServerOutage& outage = *known;
+  hold.unlock();
+  outage.note_answer();
 }
 
 /// Whether anything comes back from the server. Not by HEAD, at which simple servers hang up.

@@ -173,6 +173,9 @@ struct ItemJob {
   /// The bytes of a body that waits, which may go to disk meanwhile; may be null, and null for a body that never has any. Of a body whose
   /// bytes are on disk it gives where they come back to.
   std::function<std::string*(Body&)> spillable = {};
+  /// Waits until the middle has use for more pieces than it was given, before another item is asked for: an item that is taken is no other
+  /// process's any more. Null: it always has. Errors end the run.
+  std::function<Status()> wait_for_demand = {};
 };
 
 struct ItemPipelineOptions {
@@ -257,6 +260,9 @@ class ItemRun {
       // The place first, so that an item that was taken is begun at once.
       if (!out.waiting([&] { return wait_for_place(out.stop()); })) {
         return Status::cancelled("stopped before an item");
+      }
+      if (job_.wait_for_demand) {
+        DARKROOM_RETURN_IF_ERROR(out.waiting([&] { return job_.wait_for_demand(); }));
       }
       const Clock::Instant asked = options_.trace == nullptr ? Clock::Instant() : options_.trace->now();
       DARKROOM_ASSIGN_OR_RETURN(auto item, out.starving([&] { return source_.next(out.stop()); }));

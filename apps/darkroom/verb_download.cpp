@@ -5,7 +5,6 @@
 #include <chrono>
 #include <cmath>
 #include <memory>
-#include <ranges>
 #include <set>
 #include <string>
 #include <utility>
@@ -140,14 +139,11 @@ ValueDefinition names_with_commas(std::vector<std::pair<std::string, bool*>> mem
   definition.words.push_back("none");
   const std::string rule = fmt::format("must be none or some of {}, each once, got:", definition.shown);
   definition.take = [members = std::move(members), rule](const std::vector<std::string>& values) -> Status {
+    const std::string& text = values.back();
     std::multiset<std::string> asked;
-    for (const auto part : std::views::split(values.back(), ',')) {
-      asked.emplace(part.begin(), part.end());
-    }
-    if (asked == std::multiset<std::string>{"none"}) {
-      asked.clear();
-    } else if (asked.empty()) {
-      asked.emplace();
+    for (size_t begin = 0, end = 0; text != "none" && end != std::string::npos; begin = end + 1) {
+      end = text.find(',', begin);
+      asked.insert(text.substr(begin, end - begin));
     }
     for (const auto& [name, member] : members) {
       const auto found = asked.find(name);
@@ -156,7 +152,7 @@ ValueDefinition names_with_commas(std::vector<std::pair<std::string, bool*>> mem
         asked.erase(found);
       }
     }
-    return asked.empty() ? Status() : Status::invalid_argument(rule, quote_value(values.back()));
+    return asked.empty() ? Status() : Status::invalid_argument(rule, quote_value(text));
   };
   return definition;
 }

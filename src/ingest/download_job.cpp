@@ -178,7 +178,8 @@ Status work(JobRun& run, const DownloadOptions& options, DownloadRules rules, st
   }
   DARKROOM_RETURN_IF_ERROR(run.plan().write_summary(stop));
   run.fill(summary);
-  if (summary.rows_this_run < kRowsThatTellSpeed || !options.retry_failed.is_empty() || rules.only_duplicates) {
+  const bool is_usual = options.retry_failed.is_empty() && !rules.only_duplicates && !options.selection.on_demand;
+  if (!is_usual || summary.rows_this_run < kRowsThatTellSpeed) {
     return Status::ok();
   }
   return write_speed_file(run.output(), run.plan().job_hash(), {.num_rows = summary.rows_this_run, .seconds = summary.seconds});

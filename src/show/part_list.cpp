@@ -54,10 +54,10 @@ Result<std::optional<int64_t>> items_of_list(FileSystem& files, const std::strin
   return job.is_ok() ? Result<std::optional<int64_t>>(job->num_items()) : job.status();
 }
 
-/// Where the items end that ought to have parts, if the list tells: a run that has done what it was asked for leaves a summary, and one that
-/// --limit cut within an item a part that says so; what lies behind the last part was not asked for then.
-Result<std::optional<int64_t>> end_of_list(FileSystem& files, const std::string& folder, const FolderParts& parts, bool has_summary) {
-  if (has_summary || parts.by_item.empty()) {
+/// Where the items end that ought to have parts, if the list tells: a run that has done what it was asked for leaves a summary of all parts,
+/// and one that --limit cut within an item a part that says so; what lies behind the last part was not asked for then.
+Result<std::optional<int64_t>> end_of_list(FileSystem& files, const std::string& folder, const FolderParts& parts, int64_t last_listed) {
+  if (parts.by_item.empty() || last_listed >= parts.by_item.rbegin()->first) {
     return std::optional<int64_t>();
   }
   const auto is_cut = [](const TablePart* part) {
@@ -96,19 +96,21 @@ void check_items(const std::string& folder, const FolderParts& parts, std::optio
   }
 }
 
-void check_listed(FileSystem& files, const std::string& folder, const nlohmann::json& listed, const FolderParts& parts, DamageLog& damage) {
+/// The item of the part.
+int64_t check_listed(FileSystem& files, const std::string& folder, const nlohmann::json& listed, const FolderParts& parts, DamageLog& damage) {
   const std::string name = listed.value("name", std::string());
+  const auto listed_name = PartName::parse(name);
+  const int64_t item = listed_name ? listed_name->item : -1;
   const auto found = parts.by_name.find(name);
   if (found == parts.by_name.end()) {
-    const auto listed_name = PartName::parse(name);
-    if (listed_name && parts.by_item.contains(listed_name->item)) {
-      return;  // Replaced since the summary was written: by the whole part or the next generation.
+    if (listed_name && parts.by_item.contains(item)) {
+      return item;  // Replaced since the summary was written: by the whole part or the next generation.
     }
     if (listed_name && files.open_input(join_path(folder, name)).is_ok()) {
-      return;  // Made since we listed the parts.
+      return item;  // Made since we listed the parts.
     }
     damage.add("a part is missing that the job's summary lists; run the job's command again (part): " + join_path(folder, name));
-    return;
+    return item;
   }
   const TablePart& part = *found->second;
   const auto size_bytes = listed.value("size_bytes", part.size_bytes);
@@ -117,29 +119,31 @@ void check_listed(FileSystem& files, const std::string& folder, const nlohmann::
     damage.add(fmt::format("a part is not the one that the job's summary lists (part, bytes and hash listed, there): {} {} {} {} {}",
                            part.path, size_bytes, content_hash, part.size_bytes, part.content_hash));
   }
+  return item;
 }
 
-/// Whether there is a summary; what it lists is compared.
-Result<bool> check_summary(FileSystem& files, const std::string& folder, const FolderParts& parts, DamageLog& damage) {
+/// Compares what the summary lists. The last item in it; below zero: none, or no summary.
+Result<int64_t> check_summary(FileSystem& files, const std::string& folder, const FolderParts& parts, DamageLog& damage) {
   const std::string path = join_path(folder, "_summary.json");
   const auto text = read_file(files, path);
   if (!text.is_ok()) {
-    return text.status().code() == StatusCode::kNotFound ? Result<bool>(false) : text.status();
+    return text.status().code() == StatusCode::kNotFound ? Result<int64_t>(-1) : text.status();
   }
   const nlohmann::json summary = parse_json(*text);
   const auto listed = summary.is_object() ? summary.find("parts") : summary.end();
   if (!summary.is_object() || listed == summary.end() || !listed->is_array()) {
     damage.add("the job's summary is no JSON object with parts; it may be deleted: " + path);
-    return false;
+    return -1;
   }
+  int64_t last = -1;
   try {
     for (const nlohmann::json& part : *listed) {
-      check_listed(files, folder, part, parts, damage);
+      last = std::max(last, check_listed(files, folder, part, parts, damage));
     }
   } catch (const nlohmann::json::exception& error) {
     damage.add(fmt::format("the job's summary lists a part with a field of another type; it may be deleted: {} {}", path, error.what()));
   }
-  return true;
+  return last;
 }
 
 }  // namespace
@@ -157,8 +161,8 @@ Status check_part_list(FileSystem& files, const TableParts& parts, DamageLog& da
     folder.by_name[file_name(part.path)] = &part;
   }
   for (const auto& [path, folder] : folders) {
-    DARKROOM_ASSIGN_OR_RETURN(const bool has_summary, check_summary(files, path, folder, damage));
-    const Result<std::optional<int64_t>> end = end_of_list(files, path, folder, has_summary);
+    DARKROOM_ASSIGN_OR_RETURN(const int64_t last_listed, check_summary(files, path, folder, damage));
+    const Result<std::optional<int64_t>> end = end_of_list(files, path, folder, last_listed);
     DARKROOM_RETURN_IF_ERROR(damage.take(end.status()));
     check_items(path, folder, end.is_ok() ? *end : std::nullopt, damage);
   }

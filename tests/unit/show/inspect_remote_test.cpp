@@ -132,6 +132,9 @@ TEST_F(InspectRemote, verify_expects_no_more_than_a_run_was_asked_for) {
   write_dataset(3);
   write_pins(20);
   EXPECT_THAT(verify_local().damage, IsEmpty()) << "a run of three items ended well and left its summary";
+  write_part(3, part_name(3));
+  EXPECT_THAT(verify_local().damage, ElementsAre(HasSubstr("1 of 5 items have no part"))) << "a later run has not ended";
+  remove(part_name(3));
   remove("_summary.json");
   EXPECT_THAT(verify_local().damage, ElementsAre(HasSubstr("2 of 5 items have no part")));
   remove(part_name(2));

@@ -175,14 +175,16 @@ class HeldPipeline {
   Status execute() {
     using Piece = ItemPiece<int64_t>;
     ItemJob<int64_t> job{
-        .make_reader = [this](int) -> Result<std::unique_ptr<ItemReader<int64_t>>> { return std::make_unique<Reader>(*this); },
+        .make_reader = [this](int) -> Result<std::unique_ptr<ItemReader<int64_t>>> {
+          return std::unique_ptr<ItemReader<int64_t>>(std::make_unique<Reader>(*this));
+        },
         .add_middle =
             [this](Pipeline& pipeline, BoundedQueue<Piece>& read, BoundedQueue<Piece>& done) {
               pipeline.add_source<Piece>(
                   "hold", 1, [this, &read](int, Emitter<Piece>& out) { return pass_on(read, out); }, done);
             },
         .open_writer = [this](const std::shared_ptr<ItemInWork>& item) -> Result<std::unique_ptr<ItemWriter<int64_t>>> {
-          return std::make_unique<Writer>(run_.plan(), static_cast<JobItem&>(*item).work);
+          return std::unique_ptr<ItemWriter<int64_t>>(std::make_unique<Writer>(run_.plan(), static_cast<JobItem&>(*item).work));
         },
         .wait_for_demand =
             [this] {

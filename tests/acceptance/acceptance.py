@@ -16,7 +16,7 @@ import time
 from harness import PROGRAM, ROOT, Ledger, run_checks, write_report
 
 # The longest first, since some run at a time.
-MODULES = ["s3_faults", "disk_faults", "kills", "chain", "first_contact", "rank_faults", "hostile_web", "memory", "many_parts", "outage", "addresses", "radosgw", "decoder", "formats", "secrets_kept", "manners",
+MODULES = ["s3_faults", "disk_faults", "kills", "chain", "first_contact", "rank_faults", "hostile_web", "memory", "many_parts", "outage", "addresses", "planning", "radosgw", "decoder", "formats", "secrets_kept", "manners",
            "training_memory", "tuning"]
 
 

@@ -7,8 +7,8 @@
 
 #include "darkroom/files/claim.h"
 #include "darkroom/ingest/claims.h"
-#include "planned_jobs.h"
 #include "support/fake_s3_stores.h"
+#include "support/planned_jobs.h"
 
 namespace darkroom {
 namespace {

@@ -9,9 +9,9 @@
 #include <thread>
 
 #include "darkroom/files/claim.h"
-#include "planned_jobs.h"
 #include "support/forwarding_files.h"
 #include "support/hook.h"
+#include "support/planned_jobs.h"
 
 namespace darkroom {
 namespace {

@@ -12,8 +12,8 @@
 #include "darkroom/ingest/job_run.h"
 #include "darkroom/tables/part_name.h"
 #include "ingest/base_rows.h"
-#include "planned_jobs.h"
 #include "support/forwarding_files.h"
+#include "support/planned_jobs.h"
 
 namespace darkroom {
 namespace {

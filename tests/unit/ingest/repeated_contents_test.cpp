@@ -8,7 +8,7 @@
 #include "download_fixture.h"
 #include "ingest/repeated_contents.h"
 #include "ingest/repeated_urls.h"
-#include "planned_jobs.h"
+#include "support/planned_jobs.h"
 #include "support/rounds.h"
 
 namespace darkroom {

@@ -6,9 +6,9 @@
 
 #include "darkroom/core/metrics.h"
 #include "darkroom/stores/stores.h"
-#include "planned_jobs.h"
 #include "support/fake_s3_stores.h"
 #include "support/other_stores.h"
+#include "support/planned_jobs.h"
 #include "support/temporary_folder.h"
 
 namespace darkroom {

@@ -31,7 +31,8 @@ class RowSet {
 
 /// Finds among values that come in a fixed order those that came before. Exact but for two values with the same first 128 bits of SHA-256,
 /// which nobody can make. Where the values do not fit into memory at once they come in several passes, each in the same order; a pass looks
-/// at its share of the hashes. Memory: `memory_bytes`, or a table of 1,024 hashes. Thread safety: one thread; hash_of() and is_of_pass() any.
+/// at its share of the hashes. Memory: `memory_bytes`, or a table of 1,024 hashes. Thread safety: one thread; hash_of() and is_of_pass()
+/// any.
 class RepeatFinder {
  public:
   /// The first 128 bits of a value's SHA-256; never all zeros.

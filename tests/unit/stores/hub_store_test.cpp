@@ -97,7 +97,7 @@ TEST_F(hub_store, tells_of_files_and_folders) {
 
 TEST_F(hub_store, says_that_nothing_is_there_only_when_the_hub_has_said_so) {
   hub_.set_hub_fault([](const Request& request) -> std::optional<Answer> {
-    return request.target.find("/tree/") != std::string::npos ? std::optional(Answer{http_answer(503, "")}) : std::nullopt;
+    return request.head.find("/tree/") != std::string::npos ? std::optional(Answer{http_answer(503, "")}) : std::nullopt;
   });
   EXPECT_EQ(store().stat(at_commit("unet")).status().code(), StatusCode::kUnavailable);
 }

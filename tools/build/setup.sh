@@ -61,10 +61,11 @@ missing_packages() { # missing_packages LIST: of the Debian packages that this f
   done <"$1"
 }
 
-# install_packages LABEL LOG PACKAGE...: as the root that the caller's as_root makes of us.
+# install_packages LABEL LOG PACKAGE...: as the root that the caller's as_root makes of us. Waits for another apt, as a machine's own after
+# its start.
 install_packages() {
   follow "$1" last_line "$2" \
-    "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends "${@:3}"
+    "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -o DPkg::Lock::Timeout=300 -y --no-install-recommends "${@:3}"
 }
 
 install_apt_packages() {

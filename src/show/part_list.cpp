@@ -65,7 +65,7 @@ void check_listed(FileSystem& files, const std::string& folder, const nlohmann::
     return;
   }
   const TablePart& part = *found->second;
-  const auto size_bytes = listed.value("size_bytes", part.size_bytes);
+  const int64_t size_bytes = whole_number(listed.value("size_bytes", nlohmann::json(part.size_bytes)));
   const auto content_hash = listed.value("content_hash", part.content_hash);
   if (size_bytes != part.size_bytes || content_hash != part.content_hash) {
     damage.add(fmt::format("a part is not the one that the job's summary lists (part, bytes and hash listed, there): {} {} {} {} {}",

@@ -30,6 +30,8 @@ std::string format_errors(const std::map<std::string, int64_t>& rows_by_error) {
   return counts.size() > kShown ? text + ", ..." : text;
 }
 
+constexpr double kLeastAccounted = 0.5;  // Of the time of a stage's workers, for a share of it to be shown.
+
 double share_of(int64_t part, int64_t whole) { return static_cast<double>(part) / static_cast<double>(whole); }
 
 /// What a stage's line has in each column; an empty one has nothing to say.
@@ -88,9 +90,11 @@ ProgressRates ProgressMeter::look(RateWindow::Time now, const ProgressState& sta
     const StageSnapshot& stage = state.stages[i];
     const double busy = per_second(stages_[i].busy, stage.busy_seconds);
     const double accounted = per_second(stages_[i].accounted, stage.busy_seconds + stage.blocked_seconds + stage.starved_seconds);
+    // Workers account for their time when they change from one thing to another: of a few moments nothing can be told.
+    const bool is_known = accounted > 0 && accounted >= kLeastAccounted * stage.num_workers;
     rates.stages.push_back({.rows = per_second(stages_[i].rows, static_cast<double>(stage.num_rows)),
                             .bytes = per_second(stages_[i].bytes, static_cast<double>(stage.num_bytes)),
-                            .busy_share = accounted > 0 ? std::optional(std::min(1.0, busy / accounted)) : std::nullopt});
+                            .busy_share = is_known ? std::optional(std::min(1.0, busy / accounted)) : std::nullopt});
   }
   return rates;
 }

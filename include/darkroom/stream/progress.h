@@ -31,7 +31,7 @@ struct ProgressRates {
   struct OfStage {
     double rows = 0;
     double bytes = 0;
-    std::optional<double> busy_share = {};  ///< Of its workers' time, as far as they accounted for any.
+    std::optional<double> busy_share = {};  ///< Of its workers' time; nothing while they have accounted for less than half.
   };
 
   double rows = 0;

@@ -84,9 +84,9 @@ TEST(Log, several_lines_of_progress_stay_below_the_log) {
                            show_progress("read 1\nwrite 0\njob 0 of 7");
                            log_info("second");
                            show_progress("read 2\nwrite 1\njob 1 of 7");
-                           log_warning("third");
+                           log_info("third");
                          }),
-              ElementsAre("time first", "time second", "time warning: third", "read 2", "write 1", "job 1 of 7"));
+              ElementsAre("time first", "time second", "time third", "read 2", "write 1", "job 1 of 7"));
 }
 
 TEST(Log, progress_that_loses_lines_or_all_of_them_leaves_no_remains) {

@@ -65,6 +65,14 @@ TEST(Progress, a_job_without_bytes_has_no_rate_of_them) {
   EXPECT_EQ(meter.look(kStart + std::chrono::seconds(1), {.num_bytes = -1}).bytes, 0);
 }
 
+TEST(Progress, a_load_is_told_once_half_of_the_workers_time_is_accounted_for) {
+  ProgressMeter meter(kStart);
+  ProgressState state{.stages = {{.name = "commit", .num_workers = 2, .busy_seconds = 9}}};
+  EXPECT_EQ(meter.look(kStart + std::chrono::seconds(10), state).stages.at(0).busy_share, std::nullopt);
+  state.stages[0].starved_seconds = 3;
+  EXPECT_EQ(meter.look(kStart + std::chrono::seconds(12), state).stages.at(0).busy_share, 0.75);
+}
+
 TEST(Progress, a_stages_rates_and_load_are_those_of_the_last_minute) {
   ProgressMeter meter(kStart);
   ProgressState state{.stages = {{.name = "read"}, {.name = "write", .num_workers = 2}}};

@@ -246,6 +246,12 @@ void JobRun::count_rows(int64_t num_rows, const RowsByError& failed) {
   }
 }
 
+void JobRun::count_filtered(int64_t num_rows) {
+  std::lock_guard lock(mutex_);
+  rows_done_ += num_rows;
+  rows_filtered_ += num_rows;
+}
+
 void JobRun::count_bytes(int64_t num_bytes) {
   std::lock_guard lock(mutex_);
   bytes_done_ += num_bytes;
@@ -257,6 +263,7 @@ ProgressState JobRun::progress() const {
   return {.rows_done = rows_before + rows_done_,
           .rows_total = plan_->num_rows(),
           .rows_before = rows_before,
+          .rows_filtered = rows_filtered_,
           .num_bytes = bytes_done_,
           .queue_depth = 0,
           .rows_by_error = errors_};

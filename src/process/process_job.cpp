@@ -200,7 +200,8 @@ class ProcessParts {
               }
               DARKROOM_ASSIGN_OR_RETURN(auto writer, LatentsWriter::open(run_, work, layout_));
               return Writer(std::move(writer));
-            }};
+            },
+            .num_rows = [](const ProcessBatch& batch) { return batch.tally.rows_in; }};
   }
 
   void add_middle(Pipeline& pipeline, BoundedQueue<ProcessPiece>& read, BoundedQueue<ProcessPiece>& prepared,

@@ -173,6 +173,8 @@ struct ItemJob {
   /// The bytes of a body that waits, which may go to disk meanwhile; may be null, and null for a body that never has any. Of a body whose
   /// bytes are on disk it gives where they come back to.
   std::function<std::string*(Body&)> spillable = {};
+  /// Rows of a body; null: each is one.
+  std::function<int64_t(const Body&)> num_rows = {};
 };
 
 struct ItemPipelineOptions {
@@ -229,9 +231,11 @@ class ItemRun {
   struct Entry {
     std::shared_ptr<ItemInWork> item;
     std::unique_ptr<ItemWriter<Body>> writer = nullptr;
+    int64_t num_rows = 0;  // That were written.
   };
   struct Finished {
     std::shared_ptr<ItemInWork> item;
+    int64_t num_rows;
     std::unique_ptr<FinishedItem> finished;
   };
   using Turn = typename OpenItems<Piece>::Turn;
@@ -248,6 +252,8 @@ class ItemRun {
     pipeline_.add_sink<Finished>(
         "commit", [this](Finished item, StageStats& stats) { return commit(std::move(item), stats); }, finished_);
   }
+
+  int64_t rows_of(const Piece& piece) const { return job_.num_rows ? job_.num_rows(piece.body) : 1; }
 
   // Reading.
 
@@ -320,7 +326,7 @@ class ItemRun {
     const uint64_t number = piece.item_number;
     const int64_t position = piece.position;
     std::string* const bytes = pool_ != nullptr && job_.spillable ? job_.spillable(piece.body) : nullptr;
-    stats.count(1, bytes == nullptr ? 0 : static_cast<int64_t>(bytes->size()));
+    stats.count(rows_of(piece), bytes == nullptr ? 0 : static_cast<int64_t>(bytes->size()));
     if (bytes != nullptr && would_wait(number, position)) {
       pool_->keep(*bytes, piece.bodies, piece.spilled);
     }
@@ -357,15 +363,18 @@ class ItemRun {
         DARKROOM_ASSIGN_OR_RETURN(entry->writer, job_.open_writer(entry->item));
       }
       if (turn->piece) {
-        out.count(1, 0);
+        const int64_t num_rows = rows_of(*turn->piece);
         DARKROOM_RETURN_IF_ERROR(write(*entry->writer, *std::move(turn->piece)));
+        entry->num_rows += num_rows;
+        out.count(num_rows, 0);
         end_turn(turn->item);
       } else {
         TraceSpan span(options_.trace, "finish", entry->item->trace.context);
         DARKROOM_ASSIGN_OR_RETURN(auto finished, entry->writer->finish());
         span.end();
         entry->writer.reset();
-        DARKROOM_RETURN_IF_ERROR(out.emit({close(turn->item), std::move(finished)}));
+        const int64_t num_rows = entry->num_rows;
+        DARKROOM_RETURN_IF_ERROR(out.emit({close(turn->item), num_rows, std::move(finished)}));
       }
     }
   }
@@ -413,7 +422,7 @@ class ItemRun {
       end_trace(*item.item, std::move(attributes), committed);
     }
     DARKROOM_RETURN_IF_ERROR(committed);
-    stats.count(1, 0);
+    stats.count(item.num_rows, 0);
     num_committed_.add();
     return {};
   }

@@ -91,9 +91,11 @@ class JobRun : public ItemSource {
   /// Publishes the item's FinishedPart (JobPlan::publish) and gives its claim back. REQUIRES: a JobItem of next(), a FinishedPart.
   Status commit(ItemInWork& item, std::unique_ptr<FinishedItem> finished) override;
 
-  /// Counts finished rows for the progress line; rows that a condition drops are none that fail.
+  /// Counts finished rows for the progress line.
   void count_row(const RowError* error);
   void count_rows(int64_t num_rows, const RowsByError& failed);
+  /// Counts rows that a condition drops before a stage sees them: done, and none that fail.
+  void count_filtered(int64_t num_rows);
   void count_bytes(int64_t num_bytes);
 
   ProgressState progress() const;
@@ -123,6 +125,7 @@ class JobRun : public ItemSource {
 
   mutable std::mutex mutex_;  // Guards all below.
   int64_t rows_done_ = 0;
+  int64_t rows_filtered_ = 0;  // Of rows_done_.
   int64_t rows_of_others_ = 0;
   int64_t bytes_done_ = 0;
   RowsByError errors_;

@@ -13,8 +13,8 @@
 
 namespace darkroom {
 
-/// Runs the items that a job has to do, with its progress shown under `name`; `summary` gets the counts and the stages, those of a run that
-/// failed, too. REQUIRES: the plan is prepared; as ItemRun.
+/// Runs the items that a job has to do, with its progress and that of its stages shown under `name`; `summary` gets the counts and the
+/// stages, those of a run that failed, too. REQUIRES: the plan is prepared; as ItemRun.
 template <typename Body>
 Status run_items(const std::string& name, JobRun& run, ItemJob<Body> job, BodyMemory& intake, BodyPool* pool,
                  const ItemPipelineOptions& options, MetricsRegistry* metrics, std::stop_token stop, StageSummary& summary) {
@@ -25,6 +25,7 @@ Status run_items(const std::string& name, JobRun& run, ItemJob<Body> job, BodyMe
     const ProgressReporter reporter(name, [&] {
       ProgressState state = run.progress();
       state.queue_depth = items.num_waiting();
+      state.stages = items.snapshots();
       return state;
     });
     status = items.execute();

@@ -1,10 +1,12 @@
 #include "darkroom/ingest/item_pipeline.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <atomic>
 #include <fstream>
+#include <functional>
 #include <list>
 #include <map>
 #include <random>
@@ -260,7 +262,8 @@ struct AlbumRun {
           }
           return std::unique_ptr<ItemWriter<Picture>>(std::make_unique<AlbumWriter>(number, add_fails_at, finish_fails_at));
         },
-        .spillable = [](Picture& picture) { return &picture.bytes; }};
+        .spillable = [](Picture& picture) { return &picture.bytes; },
+        .num_rows = num_rows};
     Status status;
     {
       ItemRun<Picture> run(albums, std::move(job), intake, &*pool, options, &metrics, stop.get_token());
@@ -286,6 +289,7 @@ struct AlbumRun {
   ItemPipelineOptions options = {.queue_pieces = 3};
   MetricsRegistry metrics;
   std::stop_source stop;
+  std::function<int64_t(const Picture&)> num_rows = {};
   bool no_reader = false;
   int64_t read_fails_at = -1, open_fails_at = -1, add_fails_at = -1, finish_fails_at = -1;
   const ItemRun<Picture>* running = nullptr;
@@ -398,9 +402,19 @@ TEST(ItemRun, its_stages_count_in_the_registry) {
   const std::string text = test.metrics.to_prometheus();
   EXPECT_NE(text.find("darkroom_rows_total{stage=\"read\"} 7\n"), std::string::npos) << text;
   EXPECT_NE(text.find("darkroom_rows_total{stage=\"write\"} 7\n"), std::string::npos) << text;
-  EXPECT_NE(text.find("darkroom_rows_total{stage=\"commit\"} 2\n"), std::string::npos) << text;
+  EXPECT_NE(text.find("darkroom_rows_total{stage=\"commit\"} 7\n"), std::string::npos) << text;
   EXPECT_NE(text.find("darkroom_queue_items{stage=\"order\"} 0\n"), std::string::npos) << text;
   EXPECT_NE(text.find("darkroom_queue_bytes{queue=\"intake\"} 0\n"), std::string::npos) << text;
+}
+
+TEST(ItemRun, its_stages_count_the_rows_of_pieces_that_hold_several) {
+  AlbumRun test({3, 0, 4});
+  test.num_rows = [](const Picture& picture) { return 10 + picture.position; };
+  ASSERT_TRUE(test.run().is_ok());
+  const std::string text = test.metrics.to_prometheus();
+  for (const char* stage : {"order", "write", "commit"}) {  // 10 + 11 + 12, and 10 + 11 + 12 + 13.
+    EXPECT_NE(text.find(fmt::format("darkroom_rows_total{{stage=\"{}\"}} 79\n", stage)), std::string::npos) << stage << "\n" << text;
+  }
 }
 
 TEST(ItemRun, each_part_that_fails_ends_it_with_its_own_failure) {

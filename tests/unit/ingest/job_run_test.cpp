@@ -75,6 +75,16 @@ TEST_F(JobRuns, two_processes_share_the_items_out) {
   EXPECT_TRUE(files_.list("out/_claims")->empty());
 }
 
+TEST_F(JobRuns, rows_that_a_condition_drops_are_done_and_no_stages) {
+  const auto run = start("one");
+  run->count_row(nullptr);
+  run->count_filtered(4);
+  const ProgressState state = run->progress();
+  EXPECT_EQ(state.rows_done, 5);
+  EXPECT_EQ(state.rows_filtered, 4);
+  EXPECT_EQ(state.rows_before, 0);
+}
+
 TEST_F(JobRuns, who_runs_out_of_items_waits_for_the_others) {
   const auto one = start("one");
   const auto two = start("two");

@@ -184,6 +184,9 @@ TEST_F(ProcessJob, counts_bad_rows_under_their_codes_and_keeps_the_others) {
   EXPECT_NE(testing::internal::GetCapturedStderr().find("process: a row failed, not_an_image: no known magic bytes\n"), std::string::npos);
   EXPECT_EQ(summary.rows_by_error, (RowsByError{{"null_image", 1}, {"not_an_image", 1}, {"empty_caption", 1}, {"truncated", 1}}));
   EXPECT_EQ(summary.rows_in, summary.rows_out + summary.rows_failed());
+  for (const StageSnapshot& stage : summary.stages) {
+    EXPECT_EQ(stage.num_rows, stage.name == "encode" ? 5 : 9) << stage.name << "; what failed before is not encoded";
+  }
   EXPECT_EQ(texts(*read_table(part(0)), "key"), (std::vector<std::string>{row_key(0), row_key(2), row_key(5), row_key(7), row_key(8)}));
 }
 

@@ -2,8 +2,8 @@
 """The acceptance of the data plane (docs/testing.md): each check in a short form, or whole with --full.
 
 usage: acceptance.py [--full] [--jobs N] [--results FILE] [CHECK...]    checks: their names, or the first words of them; without one all
-Results go to build/acceptance/short.json or full.json. A run that was cut goes on where it was; what passed with this very program is
-not run again. Exits 1 when a check failed. A check that this machine or this program cannot do is skipped, with its reason.
+Results go to build/acceptance/short.json or full.json. A run that was cut goes on where it was; what passed is not run again
+until the program, its decoder or the check's script changes. Exits 1 when a check failed. A check that this machine or this program cannot do is skipped, with its reason.
 """
 
 import argparse

@@ -42,6 +42,8 @@ def main() -> int:
     begin = time.monotonic()
     report = run_checks(chosen, ledger, arguments.full, arguments.jobs or (1 if arguments.full else 3))
     write_report(report)
+    for name, reason in report["skipped"]:
+        print(f"NOT JUDGED: {name}: {reason}")
     print(f"{', '.join(f'{len(names)} {state}' for state, names in report.items())}, {time.monotonic() - begin:.0f} s; the results are in {ledger.path}")
     return 1 if report["failed"] else 0
 

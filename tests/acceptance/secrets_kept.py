@@ -177,7 +177,8 @@ def no_failure_shows_a_secret(trials: Trials) -> None:
         require(not leaks, "secrets were shown:", json.dumps(leaks[:5], indent=1))
         require(not files_with_canary(folder, besides), "secrets in files", files_with_canary(folder, besides))
         require(bool(second.received), "no path led to the second host")
-        require(not [sent for sent in second.received if CANARY in "".join(sent)], "a secret went to another host", second.received[:2])
+        stolen = [sent for sent in second.received if CANARY in "".join(sent)]
+        require(not stolen, "a secret went to another host", stolen[:1])
 
 
 class Journey(typing.NamedTuple):

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Installs what a target needs, and only that: Debian packages by name, a Python environment from a hash-pinned lock.
-# usage: setup.sh build|test|parity|notebooks|ray|cuda      Idempotent: a second run does nothing.
+# usage: setup.sh build|acceptance|test|parity|notebooks|ray|cuda      Idempotent: a second run does nothing.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 . tools/build/progress.sh
@@ -217,7 +217,7 @@ if [ -n "$is_known_debian" ]; then
   tools/corpus/fetch_font.sh || say "the demo's pictures will be those of the installed font (docs/corpus.md)"
 fi
 install_environment .venv requirements/build.txt
-if [ "$kind" = test ] && [ -n "$is_known_debian" ]; then
+if [[ $kind = @(test|acceptance) ]] && [ -n "$is_known_debian" ]; then
   install_test_packages
 fi
 if [ "$kind" = parity ]; then

@@ -135,9 +135,7 @@ struct StoreSet::Parts {
   Status start_http() {
     if (http == nullptr) {
       DARKROOM_ASSIGN_OR_RETURN(http, HttpClient::start({}, metrics));
-      WebOptions patient = options.web;
-      patient.outage_patience = options.outage_patience;
-      web = std::make_unique<WebClient>(*http, clock, std::move(patient), &metrics);
+      web = std::make_unique<WebClient>(*http, clock, options.web, &metrics, options.outage_patience);
     }
     return Status::ok();
   }

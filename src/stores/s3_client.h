@@ -100,6 +100,7 @@ class S3Client {
   /// The reply where it is good, else its failure.
   Result<S3Reply> send_well(const S3Call& call, std::stop_token stop);
   Result<S3GetReply> get_some(S3Call call, std::stop_token stop);
+  Result<S3Reply> send_head(const S3Name& name, const std::stop_token& stop);
   Result<S3ObjectPage> list_page(const S3Name& prefix, std::string_view delimiter, int max_keys, const std::string& token,
                                  std::stop_token stop);
   /// Whose the object is that stands where ours should.

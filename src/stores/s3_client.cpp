@@ -220,9 +220,9 @@ Result<S3Outcome> S3Client::settle(const S3Name& name, const std::string& writer
   return there->writer == writer ? S3Outcome::kStored : S3Outcome::kTaken;
 }
 
-Result<S3Outcome> S3Client::put(const S3Name& name, S3Pieces pieces, const std::string& writer, S3Condition condition,
+Result<S3Outcome> S3Client::put(const S3Name& name, S3Pieces pieces, const std::string& writer, S3Condition condition, S3Patience patience,
                                 std::stop_token stop) {
-  S3Call call{.doing = "storing", .method = "PUT", .name = name};
+  S3Call call{.doing = "storing", .method = "PUT", .name = name, .patience = patience};
   call.headers = {{kWriterHeader, writer}, {"x-amz-checksum-crc32c", base64_of_checksum(checksum_of(pieces))}};
   add_condition(call, condition);
   call.body.assign(pieces.begin(), pieces.end());

@@ -167,9 +167,9 @@ Result<std::unique_ptr<PendingFolder>> S3Store::begin_folder(const std::string& 
   return begin_s3_folder(*this, folder, name);
 }
 
-Status S3Store::replace_small(const std::string& path, std::string_view bytes) {
+Status S3Store::replace(const std::string& path, std::string_view bytes, S3Patience patience) {
   const std::span<const std::byte> piece = std::as_bytes(std::span(bytes));
-  return client_->put(name_of(path), std::span(&piece, 1), make_writer_mark(), S3Condition::kNone).status();
+  return client_->put(name_of(path), std::span(&piece, 1), make_writer_mark(), S3Condition::kNone, patience).status();
 }
 
 Result<bool> S3Store::create_small(const std::string& path, std::string_view bytes) {

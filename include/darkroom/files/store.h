@@ -134,6 +134,9 @@ class Store {
 
   /// Whatever the instant of a crash, the object holds its old bytes or `bytes`; these once it returns ok.
   virtual Status replace_small(const std::string& path, std::string_view bytes) = 0;
+  /// The same for bytes that rest on a look at what is there and on the time: a store that is waited for while it cannot be reached is not
+  /// waited for here, because by then another may have written. kUnavailable instead.
+  virtual Status replace_small_now(const std::string& path, std::string_view bytes) { return replace_small(path, bytes); }
   /// False when the name is taken; then nothing has changed. True: the object is there, whole and durable. Never half of it is seen.
   virtual Result<bool> create_small(const std::string& path, std::string_view bytes) = 0;
   /// Removes an object, but no folder of objects; fine when it is gone.

@@ -162,7 +162,7 @@ TEST_F(DownloadStores, an_upload_of_more_than_a_day_is_spared_while_somebody_wor
     }
   });
   const Location claim = output / "_claims" / "000007";
-  ASSERT_EQ(take_claim(claim, "living", now).value(), ClaimHolder::kOurs);
+  ASSERT_EQ(take_claim(claim, "living", system_clock()).value(), ClaimHolder::kOurs);
   download(web_.options(in_bucket("out")));
   EXPECT_EQ(clean_job(output, system_clock())->swept.num_uploads, 0);
   EXPECT_EQ(s3_.num_uploads(), 1u);

@@ -290,9 +290,8 @@ Status meet_transformers(const JobRun& run, const ProcessJobOptions& options, co
       then.size(), now.size()));
 }
 
-/// The part of a run that writes.
-Status work(JobRun& run, const ProcessJobOptions& options, const ProcessEncoder& encoder, const KeptColumns& kept, std::stop_token stop,
-            StageSummary& summary) {
+Status try_to_work(JobRun& run, const ProcessJobOptions& options, const ProcessEncoder& encoder, const KeptColumns& kept,
+                   const std::stop_token& stop, StageSummary& summary) {
   DARKROOM_ASSIGN_OR_RETURN(arrow::FieldVector kept_fields, kept.fields(run.plan()));
   const bool is_mds = options.dialect == LatentsDialect::kMosaicMl;
   if (is_mds) {  // Before anything is written.
@@ -315,6 +314,12 @@ Status work(JobRun& run, const ProcessJobOptions& options, const ProcessEncoder&
 }
 
 void tell_of_encoders(const EncoderFacts& facts, int batch_size) {
+/// The part of a run that writes.
+Status work(JobRun& run, const ProcessJobOptions& options, const ProcessEncoder& encoder, const KeptColumns& kept,
+            const std::stop_token& stop, StageSummary& summary) {
+  return run.ended(try_to_work(run, options, encoder, kept, stop, summary));
+}
+
   log_info("process: the encoders run on {} in {}, {}", facts.device, facts.compute_type,
            facts.takes_rows_together ? fmt::format("{} rows at a time", batch_size) : "each row alone");
   if (facts.is_on_cpu() && facts.compute_type == "float16") {
@@ -427,7 +432,7 @@ Status run_process_job(StoreSet& stores, const ProcessJobOptions& options, const
     DARKROOM_RETURN_IF_ERROR(check_decoder(options.decoder_program, kAnySize, stop));
   }
   ItemOrders* const orders = options.selection.on_demand ? options.orders : nullptr;
-  JobRun run(std::move(plan), {.clock = &system_clock(), .owner = owner_of_this_process(), .orders = orders});
+  JobRun run(std::move(plan), {.clock = &system_clock(), .owner = owner_of_this_process(), .orders = orders, .stores = &stores});
   run.fill(summary);
   if (options.dry_run) {
     return look_ahead(run.plan(), *encoder, options, summary);

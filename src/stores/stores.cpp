@@ -123,7 +123,10 @@ struct StoreSet::Parts {
   StoreSetOptions options;
   Clock& clock;
   MetricsRegistry& metrics;
-  std::stop_token stop;
+  const std::stop_token asked_for;
+  std::stop_source ends{};  // By the stop that was asked for, or given up.
+  const std::stop_token stop = ends.get_token();
+  const std::stop_callback<std::function<void()>> forward{asked_for, [this] { ends.request_stop(); }};
   std::mutex mutex{};  // Guards the making of what follows; what is made stays.
   std::unique_ptr<HttpClient> http = nullptr;
   std::unique_ptr<WebClient> web = nullptr;
@@ -199,11 +202,13 @@ struct StoreSet::Parts {
 };
 
 StoreSet::StoreSet(StoreSetOptions options, Clock& clock, MetricsRegistry& metrics, std::stop_token stop)
-    : parts_(new Parts{.options = std::move(options), .clock = clock, .metrics = metrics, .stop = std::move(stop)}) {
+    : parts_(new Parts{.options = std::move(options), .clock = clock, .metrics = metrics, .asked_for = std::move(stop)}) {
   DARKROOM_CHECK(parts_->options.web.validate().is_ok(), "options of a set of stores:", parts_->options.web.validate().to_string());
 }
 
 StoreSet::~StoreSet() = default;
+
+void StoreSet::give_up() { parts_->ends.request_stop(); }
 
 Result<Location> StoreSet::resolve(const std::string& uri, Access access) {
   const std::string_view scheme = scheme_of(uri);

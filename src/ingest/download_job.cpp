@@ -159,6 +159,7 @@ Status execute(JobRun& run, const DownloadOptions& options, const DownloadRules&
       run_items<DownloadRow>("download", run, std::move(job), intake, &pool, pipeline, options.metrics, std::move(stop), summary);
   summary.retries = fetch->stats().num_retries;
   summary.hosts = fetch->hosts().top(kTopHosts);
+  summary.first_errors = fetch->first_errors();
   log_detail("download: {} pictures waited on disk; bodies held at most {:.1f} MB", pool.num_spilled(),
              static_cast<double>(bodies.peak_bytes()) * 1e-6);
   return status;
@@ -177,12 +178,12 @@ Status try_to_work(JobRun& run, const DownloadOptions& options, DownloadRules ru
   return Status::ok();
 }
 
-Status check_text_column(const arrow::Schema& schema, const std::string& path, const std::string& name) {
 /// The part of a run that writes.
 Status work(JobRun& run, const DownloadOptions& options, DownloadRules rules, const std::stop_token& stop, StageSummary& summary) {
   return run.ended(try_to_work(run, options, std::move(rules), stop, summary));
 }
 
+Status check_text_column(const arrow::Schema& schema, const std::string& path, const std::string& name) {
   const arrow::DataType& type = *schema.GetFieldByName(name)->type();
   const bool is_dictionary = type.id() == arrow::Type::DICTIONARY;
   if (is_bytes_type(is_dictionary ? *static_cast<const arrow::DictionaryType&>(type).value_type() : type)) {

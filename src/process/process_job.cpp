@@ -152,6 +152,7 @@ class ProcessParts {
                                        .trace = options_.trace};
     const Status ended =
         run_items("process", run_, make_job(prepared), intake, nullptr, pipeline, options_.metrics, std::move(stop), summary);
+    summary.first_errors = told_.told();
     tell_of_transformers();
     return ended;
   }
@@ -313,13 +314,13 @@ Status try_to_work(JobRun& run, const ProcessJobOptions& options, const ProcessE
   return Status::ok();
 }
 
-void tell_of_encoders(const EncoderFacts& facts, int batch_size) {
 /// The part of a run that writes.
 Status work(JobRun& run, const ProcessJobOptions& options, const ProcessEncoder& encoder, const KeptColumns& kept,
             const std::stop_token& stop, StageSummary& summary) {
   return run.ended(try_to_work(run, options, encoder, kept, stop, summary));
 }
 
+void tell_of_encoders(const EncoderFacts& facts, int batch_size) {
   log_info("process: the encoders run on {} in {}, {}", facts.device, facts.compute_type,
            facts.takes_rows_together ? fmt::format("{} rows at a time", batch_size) : "each row alone");
   if (facts.is_on_cpu() && facts.compute_type == "float16") {

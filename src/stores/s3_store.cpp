@@ -329,6 +329,10 @@ Result<SweepReport> S3Store::sweep_folders(const std::string& folder, std::chron
   return sweep_s3_folder(*this, folder, S3SweepScope::kFoldersToo, std::chrono::floor<std::chrono::seconds>(now) - age);
 }
 
+Result<SweepReport> S3Store::sweep_name(const std::string& path, std::chrono::seconds age, std::chrono::system_clock::time_point now) {
+  return sweep_s3_name(*this, path, std::chrono::floor<std::chrono::seconds>(now) - age);
+}
+
 Result<std::unique_ptr<Store>> make_s3_store(const S3Options& options, const StoreTools& tools) {
   DARKROOM_RETURN_IF_ERROR(options.validate());
   const S3Identity identity{.anonymous = options.anonymous, .profile = options.profile};

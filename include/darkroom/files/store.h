@@ -162,6 +162,12 @@ class Store {
                                             std::chrono::system_clock::time_point now) {
     return sweep(folder, age, now);
   }
+  /// Of the object or folder `path` alone, in a folder in which others may write, too: what dead writers of that very name left elsewhere
+  /// than on a disk, whose sweep() knows the dead. Counts and errors: as sweep.
+  virtual Result<SweepReport> sweep_name(const std::string& /*path*/, std::chrono::seconds /*age*/,
+                                         std::chrono::system_clock::time_point /*now*/) {
+    return SweepReport{};
+  }
   /// How publish() works in `folder`; finds out by trying, once a folder.
   virtual Result<FirstWins> first_wins(const std::string& folder) = 0;
 };

@@ -208,7 +208,11 @@ StoreSet::StoreSet(StoreSetOptions options, Clock& clock, MetricsRegistry& metri
 
 StoreSet::~StoreSet() = default;
 
-void StoreSet::give_up() { parts_->ends.request_stop(); }
+void StoreSet::give_up() {
+  if (parts_->options.outage_patience.count() > 0) {  // Otherwise nobody waits for long, and who failed may go on with the set.
+    parts_->ends.request_stop();
+  }
+}
 
 Result<Location> StoreSet::resolve(const std::string& uri, Access access) {
   const std::string_view scheme = scheme_of(uri);

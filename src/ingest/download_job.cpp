@@ -159,13 +159,13 @@ Status execute(JobRun& run, const DownloadOptions& options, const DownloadRules&
       run_items<DownloadRow>("download", run, std::move(job), intake, &pool, pipeline, options.metrics, std::move(stop), summary);
   summary.retries = fetch->stats().num_retries;
   summary.hosts = fetch->hosts().top(kTopHosts);
+  summary.first_errors = fetch->first_errors();
   log_detail("download: {} pictures waited on disk; bodies held at most {:.1f} MB", pool.num_spilled(),
              static_cast<double>(bodies.peak_bytes()) * 1e-6);
   return status;
 }
 
-/// The part of a run that writes.
-Status work(JobRun& run, const DownloadOptions& options, DownloadRules rules, std::stop_token stop, StageSummary& summary) {
+Status try_to_work(JobRun& run, const DownloadOptions& options, DownloadRules rules, const std::stop_token& stop, StageSummary& summary) {
   DARKROOM_RETURN_IF_ERROR(run.plan().prepare(stop));
   if (run.has_work()) {
     if (options.dedup.url) {
@@ -176,6 +176,11 @@ Status work(JobRun& run, const DownloadOptions& options, DownloadRules rules, st
   DARKROOM_RETURN_IF_ERROR(run.plan().write_summary(stop));
   run.fill(summary);
   return Status::ok();
+}
+
+/// The part of a run that writes.
+Status work(JobRun& run, const DownloadOptions& options, DownloadRules rules, const std::stop_token& stop, StageSummary& summary) {
+  return run.ended(try_to_work(run, options, std::move(rules), stop, summary));
 }
 
 Status check_text_column(const arrow::Schema& schema, const std::string& path, const std::string& name) {
@@ -214,22 +219,23 @@ CheckColumns check_columns(const DownloadOptions& options, const WhereExpression
   };
 }
 
-RunTools tools_of_run(ItemOrders* orders = nullptr) {
+RunTools tools_of_run(StoreSet& stores, ItemOrders* orders = nullptr) {
   return {.clock = &system_clock(),
           .owner = owner_of_this_process(),
           .make_item = [](const WorkItem& item) { return std::make_shared<DownloadItem>(item); },
-          .orders = orders};
+          .orders = orders,
+          .stores = &stores};
 }
 
 /// Makes the next generation of parts with rows that repeat a picture. What was fetched before stays what the summary tells.
-Status mark_duplicates(JobRequest request, const DownloadOptions& options, DownloadRules rules, const std::stop_token& stop,
-                       StageSummary& summary) {
+Status mark_duplicates(StoreSet& stores, JobRequest request, const DownloadOptions& options, DownloadRules rules,
+                       const std::stop_token& stop, StageSummary& summary) {
   request.selection = {};
   request.retry = {};
   rules.only_duplicates = true;
   DARKROOM_ASSIGN_OR_RETURN(std::unique_ptr<JobPlan> plan, JobPlan::make(std::move(request), stop));
   log_info("download: {} rows of {} parts repeat a picture and become duplicates", plan->num_rows(), plan->num_pending());
-  JobRun run(std::move(plan), tools_of_run());
+  JobRun run(std::move(plan), tools_of_run(stores));
   StageSummary marked;
   const Status status = work(run, options, std::move(rules), stop, marked);
   summary.rows_out = marked.rows_out;
@@ -239,8 +245,8 @@ Status mark_duplicates(JobRequest request, const DownloadOptions& options, Downl
 }
 
 /// Rows whose picture an earlier row of the list has become duplicates, once every item has its part: only then the first one is known.
-Status drop_repeated_contents(JobRequest request, JobPlan& plan, const DownloadOptions& options, const DownloadRules& rules,
-                              const std::stop_token& stop, StageSummary& summary) {
+Status drop_repeated_contents(StoreSet& stores, JobRequest request, JobPlan& plan, const DownloadOptions& options,
+                              const DownloadRules& rules, const std::stop_token& stop, StageSummary& summary) {
   const auto memory = static_cast<int64_t>(plan_memory(options.memory_bytes, 1).body_bytes);
   while (true) {
     if (!has_all_parts(plan)) {
@@ -255,7 +261,7 @@ Status drop_repeated_contents(JobRequest request, JobPlan& plan, const DownloadO
     if (request.redo.empty()) {
       return note_unique(plan);
     }
-    DARKROOM_RETURN_IF_ERROR(mark_duplicates(request, options, rules, stop, summary));
+    DARKROOM_RETURN_IF_ERROR(mark_duplicates(stores, request, options, rules, stop, summary));
     // Another process may have redone failed rows meanwhile, so that the parts are looked at again.
     DARKROOM_RETURN_IF_ERROR(plan.refresh(stop));
   }
@@ -330,7 +336,7 @@ Status run_download(StoreSet& stores, const DownloadOptions& options, std::stop_
   request.retry = options.retry_failed;
   DARKROOM_ASSIGN_OR_RETURN(std::unique_ptr<JobPlan> plan, JobPlan::make(request, stop));
   log_plan(*plan, options);
-  JobRun run(std::move(plan), tools_of_run(options.selection.on_demand ? options.orders : nullptr));
+  JobRun run(std::move(plan), tools_of_run(stores, options.selection.on_demand ? options.orders : nullptr));
   run.fill(summary);
   if (options.dry_run) {
     summary.pending_work = run.plan().pending_work();
@@ -340,7 +346,7 @@ Status run_download(StoreSet& stores, const DownloadOptions& options, std::stop_
   }
   Status status = work(run, options, rules, stop, summary);
   if (status.is_ok() && options.dedup.content && !options.selection.on_demand) {  // Of the whole job.
-    status = drop_repeated_contents(std::move(request), run.plan(), options, rules, stop, summary);
+    status = drop_repeated_contents(stores, std::move(request), run.plan(), options, rules, stop, summary);
   }
   DARKROOM_RETURN_IF_ERROR(with_resume_advice(status, run.output().uri()));
   log_stages("download", summary);

@@ -230,6 +230,19 @@ Status JobRun::commit(ItemInWork& item, std::unique_ptr<FinishedItem> finished) 
   return tools_.orders->answer(answer);
 }
 
+void JobRun::give_up() {
+  if (tools_.stores != nullptr) {
+    tools_.stores->give_up();
+  }
+}
+
+Status JobRun::ended(Status status) {
+  if (!status.is_ok() && status.code() != StatusCode::kCancelled) {
+    give_up();
+  }
+  return status;
+}
+
 void JobRun::count_row(const RowError* error) {
   std::lock_guard lock(mutex_);
   ++rows_done_;

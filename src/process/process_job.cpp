@@ -152,6 +152,7 @@ class ProcessParts {
                                        .trace = options_.trace};
     const Status ended =
         run_items("process", run_, make_job(prepared), intake, nullptr, pipeline, options_.metrics, std::move(stop), summary);
+    summary.first_errors = told_.told();
     tell_of_transformers();
     return ended;
   }
@@ -291,9 +292,8 @@ Status meet_transformers(const JobRun& run, const ProcessJobOptions& options, co
       then.size(), now.size()));
 }
 
-/// The part of a run that writes.
-Status work(JobRun& run, const ProcessJobOptions& options, const ProcessEncoder& encoder, const KeptColumns& kept, std::stop_token stop,
-            StageSummary& summary) {
+Status try_to_work(JobRun& run, const ProcessJobOptions& options, const ProcessEncoder& encoder, const KeptColumns& kept,
+                   const std::stop_token& stop, StageSummary& summary) {
   DARKROOM_ASSIGN_OR_RETURN(arrow::FieldVector kept_fields, kept.fields(run.plan()));
   const bool is_mds = options.dialect == LatentsDialect::kMosaicMl;
   if (is_mds) {  // Before anything is written.
@@ -313,6 +313,12 @@ Status work(JobRun& run, const ProcessJobOptions& options, const ProcessEncoder&
   DARKROOM_RETURN_IF_ERROR(is_mds ? write_mds_index(run.plan(), layout, stop) : Status::ok());
   run.fill(summary);
   return Status::ok();
+}
+
+/// The part of a run that writes.
+Status work(JobRun& run, const ProcessJobOptions& options, const ProcessEncoder& encoder, const KeptColumns& kept,
+            const std::stop_token& stop, StageSummary& summary) {
+  return run.ended(try_to_work(run, options, encoder, kept, stop, summary));
 }
 
 void tell_of_encoders(const EncoderFacts& facts, int batch_size) {
@@ -428,7 +434,7 @@ Status run_process_job(StoreSet& stores, const ProcessJobOptions& options, const
     DARKROOM_RETURN_IF_ERROR(check_decoder(options.decoder_program, kAnySize, stop));
   }
   ItemOrders* const orders = options.selection.on_demand ? options.orders : nullptr;
-  JobRun run(std::move(plan), {.clock = &system_clock(), .owner = owner_of_this_process(), .orders = orders});
+  JobRun run(std::move(plan), {.clock = &system_clock(), .owner = owner_of_this_process(), .orders = orders, .stores = &stores});
   run.fill(summary);
   if (options.dry_run) {
     return look_ahead(run.plan(), *encoder, options, summary);

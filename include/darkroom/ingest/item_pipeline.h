@@ -218,6 +218,8 @@ class ItemRun {
   /// REQUIRES: called once.
   Status execute() { return pipeline_.run(); }
 
+  /// Requested at the stop from outside or by the first failure.
+  std::stop_token stop_token() const { return pipeline_.stop_token(); }
   std::vector<StageSnapshot> snapshots() const { return pipeline_.snapshots(); }
   int64_t num_committed() const { return num_committed_.value(); }
   /// Pieces in queues and waiting for those before them.

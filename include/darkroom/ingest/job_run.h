@@ -20,6 +20,7 @@
 #include "darkroom/ingest/item_pipeline.h"
 #include "darkroom/ingest/job_plan.h"
 #include "darkroom/ingest/job_summary.h"
+#include "darkroom/stores/stores.h"
 #include "darkroom/stream/memory_budget.h"
 #include "darkroom/stream/progress.h"
 #include "darkroom/tables/paged_shard_writer.h"
@@ -64,6 +65,7 @@ struct RunTools {
   std::string owner = {};                                                   ///< Of its claims.
   std::function<std::shared_ptr<JobItem>(const WorkItem&)> make_item = {};  ///< Makes next()'s; null: plain ones.
   ItemOrders* orders = nullptr;  ///< Who says which items are next; null: all that are pending, one after the other.
+  StoreSet* stores = nullptr;    ///< Of the job; given up when it fails. Null: they go on.
 };
 
 /// A job while it runs: hands out its items, commits them, and counts. Thread safety: any thread.
@@ -90,6 +92,12 @@ class JobRun : public ItemSource {
   Result<std::shared_ptr<ItemInWork>> next(std::stop_token stop) override;
   /// Publishes the item's FinishedPart (JobPlan::publish) and gives its claim back. REQUIRES: a JobItem of next(), a FinishedPart.
   Status commit(ItemInWork& item, std::unique_ptr<FinishedItem> finished) override;
+
+  /// As soon as the job has failed: gives its stores up (StoreSet::give_up), so that neither those at work nor what takes back claims and
+  /// uploads wait for a store that cannot be reached.
+  void give_up();
+  /// The same where `status` is a failure, and no stop, which the stores have themselves. Returns it.
+  Status ended(Status status);
 
   /// Counts finished rows for the progress line.
   void count_row(const RowError* error);

@@ -17,9 +17,15 @@ namespace darkroom {
 /// stages, those of a run that failed, too. REQUIRES: the plan is prepared; as ItemRun.
 template <typename Body>
 Status run_items(const std::string& name, JobRun& run, ItemJob<Body> job, BodyMemory& intake, BodyPool* pool,
-                 const ItemPipelineOptions& options, MetricsRegistry* metrics, std::stop_token stop, StageSummary& summary) {
+                 const ItemPipelineOptions& options, MetricsRegistry* metrics, const std::stop_token& stop, StageSummary& summary) {
   const auto job_metrics = metrics == nullptr ? std::nullopt : std::optional(collect_job_metrics(*metrics, run));
-  ItemRun<Body> items(run, std::move(job), intake, pool, options, metrics, std::move(stop));
+  ItemRun<Body> items(run, std::move(job), intake, pool, options, metrics, stop);
+  const auto give_up = [&run, &stop] {
+    if (!stop.stop_requested()) {
+      run.give_up();
+    }
+  };
+  const std::stop_callback at_failure(items.stop_token(), give_up);  // The other threads may wait for a store.
   Status status;
   {
     const ProgressReporter reporter(name, [&] {

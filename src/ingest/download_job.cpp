@@ -131,12 +131,14 @@ Result<std::unique_ptr<ScratchFiles>> open_scratch(const DownloadOptions& option
 Status execute(JobRun& run, const DownloadOptions& options, const DownloadRules& rules, std::stop_token stop, StageSummary& summary) {
   const size_t base_bytes = options.retry_failed.is_empty() ? 0 : kBaseBytes;
   const ItemMemory plan = plan_memory(options.memory_bytes, kWriterBytes + base_bytes + upload_bytes(run.output()));
-  BodyMemory intake(plan.intake_bytes);
+  const ReadAheadShare ahead = plan_read_ahead(run.plan(), plan.intake_bytes, 1);
+  BodyMemory intake(plan.intake_bytes - ahead.total_bytes);
   BodyMemory bodies(plan.body_bytes);
   DARKROOM_ASSIGN_OR_RETURN(auto scratch, open_scratch(options, run.output()));
   BodyPool pool(bodies, std::move(scratch));
   DARKROOM_ASSIGN_OR_RETURN(const auto fetch, DownloadFetch::create(run, options, rules, pool, plan.work_bytes));
-  const ReadOptions read{.batch_bytes = std::clamp<int64_t>(static_cast<int64_t>(plan.intake_bytes / 16), 64 << 10, 4 << 20)};
+  const ReadOptions read{.batch_bytes = std::clamp<int64_t>(static_cast<int64_t>(plan.intake_bytes / 16), 64 << 10, 4 << 20),
+                         .read_ahead_bytes = ahead.reader_bytes};
   ItemJob<DownloadRow> job{.make_reader = [&](int) -> Result<std::unique_ptr<ItemReader<DownloadRow>>> {
                              return std::unique_ptr<ItemReader<DownloadRow>>(std::make_unique<DownloadReader>(run, options, rules, read));
                            },

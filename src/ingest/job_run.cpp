@@ -36,6 +36,20 @@ ItemMemory plan_memory(int64_t memory_bytes, size_t writer_bytes) {
           .max_started_items = std::clamp<size_t>(total / 4 / std::max<size_t>(writer_bytes, 1), 1, kMaxStartedItems)};
 }
 
+ReadAheadShare plan_read_ahead(const JobPlan& plan, size_t row_bytes, int num_readers) {
+  bool is_remote = false;
+  for (auto item = plan.next_pending(0); item && !is_remote; item = plan.next_pending(item->number + 1)) {
+    const Location place = plan.input_place(*item);
+    is_remote = !place.store->local_path(place.path).has_value();
+  }
+  const int64_t share = static_cast<int64_t>(row_bytes) / (8 * num_readers);
+  if (!is_remote || share < 2 * kReadAheadPieceBytes) {  // Fewer at once are none, of which small ones only cost requests.
+    return {};
+  }
+  const int64_t reader_bytes = std::min(share, kReadAheadBytes);
+  return {.reader_bytes = reader_bytes, .total_bytes = static_cast<size_t>(2 * num_readers * reader_bytes)};
+}
+
 size_t upload_bytes(const Location& output) {
   const bool is_local = output.store->local_path(output.path).has_value();
   return is_local ? 0 : 3 * static_cast<size_t>(S3Options().part_bytes);

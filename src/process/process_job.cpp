@@ -1,6 +1,7 @@
 #include "darkroom/process/process_job.h"
 
 #include <algorithm>
+#include <atomic>
 #include <optional>
 #include <utility>
 
@@ -138,7 +139,11 @@ class ProcessParts {
     if (layout_.dialect == LatentsDialect::kMosaicMl) {
       DARKROOM_ASSIGN_OR_RETURN(scratch_, open_mds_scratch(run_.output()));
     }
-    BodyMemory intake(memory.intake_bytes + memory.body_bytes);
+    const size_t row_bytes = memory.intake_bytes + memory.body_bytes;
+    const ReadAheadShare ahead = is_remote() ? ReadAheadShare() : plan_read_ahead(run_.plan(), row_bytes, workers_.readers);
+    BodyMemory intake(row_bytes - ahead.total_bytes);
+    reading_.read_ahead_bytes = ahead.reader_bytes;
+    reading_.memory_bytes = static_cast<int64_t>(intake.limit_bytes()) / workers_.readers;
     decoding_.emplace(memory.work_bytes);
     if (is_remote()) {
       remote_ = plan_remote(memory);
@@ -176,7 +181,7 @@ class ProcessParts {
 
   Result<Reader> make_reader() {
     if (!is_remote()) {
-      return Reader(std::make_unique<ProcessReader>(run_, reading_));
+      return Reader(std::make_unique<ProcessReader>(run_, reading_, has_told_of_pages_));
     }
     return Reader(std::make_unique<TransformedReader>(run_, reading_, remote_, encoder_.tokenizer(), transformers_));
   }
@@ -230,7 +235,8 @@ class ProcessParts {
   const ProcessJobOptions& options_;
   const ProcessEncoder& encoder_;
   const LatentsLayout& layout_;
-  const ProcessReading reading_;
+  ProcessReading reading_;  // Whole before there is a reader.
+  std::atomic<bool> has_told_of_pages_ = false;
   const WorkerCounts workers_ = choose_workers(options_, encoder_.facts());
   std::optional<DecodingBudget> decoding_;
   ToldErrors told_{"process"};

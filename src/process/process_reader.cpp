@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "darkroom/core/log.h"
 #include "darkroom/process/image_rows.h"
 
 namespace darkroom {
@@ -18,18 +19,52 @@ size_t bytes_of_row(const arrow::RecordBatch& batch) {
 
 }  // namespace
 
-ProcessReader::ProcessReader(JobRun& run, const ProcessReading& reading)
+ProcessReader::ProcessReader(JobRun& run, const ProcessReading& reading, std::atomic<bool>& has_told)
     : run_(run),
       reading_(reading),
+      has_told_(has_told),
       rows_(
-          nullptr, [this](const TableReader& table) { return choose_columns(table); }, kImageReadOptions) {}
+          nullptr, [this](const TableReader& table) { return choose_columns(table); }, read_options()) {}
 
 Result<std::vector<std::string>> ProcessReader::choose_columns(const TableReader& table) {
+  path_ = table.path();
   DARKROOM_ASSIGN_OR_RETURN(columns_, find_image_columns(*table.schema(), table.path(), reading_.caption_column));
   return names_of(columns_, reading_.kept);
 }
 
+ReadOptions ProcessReader::read_options() {
+  ReadOptions options = image_read_options();
+  options.read_ahead_bytes = reading_.read_ahead_bytes;
+  options.hold_pages = [this](int64_t num_bytes) { return hold_pages(num_bytes); };
+  return options;
+}
+
+/// Between items a page is held that nobody counts: whoever waits for the next item must not keep others waiting.
+Status ProcessReader::hold_pages(int64_t num_bytes) {
+  page_bytes_ = num_bytes;
+  if (intake_ == nullptr) {
+    return {};
+  }
+  if (num_bytes > reading_.memory_bytes && !has_told_.exchange(true)) {
+    log_warning(
+        "process: the pages of {} are larger than what --memory leaves to a reader ({:.0f} MB of {:.0f} MB, as stored and decompressed); "
+        "while one is read only a batch of rows is under way, and it is held beyond --memory; give more of it, or write the file with "
+        "fewer "
+        "rows a page",
+        path_, static_cast<double>(num_bytes) * 1e-6, static_cast<double>(reading_.memory_bytes) * 1e-6);
+  }
+  return intake_->keep(static_cast<size_t>(num_bytes));
+}
+
 Status ProcessReader::read(ItemIntake<ProcessBatch>& intake) {
+  intake_ = &intake;
+  Status status = intake.keep(static_cast<size_t>(page_bytes_));
+  status = status.is_ok() ? read_item(intake) : status;
+  intake_ = nullptr;
+  return status;
+}
+
+Status ProcessReader::read_item(ItemIntake<ProcessBatch>& intake) {
   const WorkItem& work = static_cast<JobItem&>(*intake.item()).work;
   DARKROOM_RETURN_IF_ERROR(rows_.seek(run_.plan(), work));
   const int64_t end = work.first_row + work.num_rows;

@@ -5,8 +5,10 @@ import os
 import pathlib
 import shutil
 import socket
+import struct
 import subprocess
 import threading
+import zlib
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -185,6 +187,34 @@ def many_rows_take_no_more_memory_to_process(trials: Trials) -> None:
         require_flat(trials, "rows", trials.count([100, 400], [2_000, 20_000]), encode)
 
 
+def padded_png(num_bytes: int) -> bytes:
+    """A small picture of so many bytes: most of them a chunk that decoders pass over."""
+    picture, padding = png(64, 64), b"paDd" + os.urandom(num_bytes)
+    chunk = struct.pack(">I", num_bytes) + padding + struct.pack(">I", zlib.crc32(padding))
+    return picture[:33] + chunk + picture[33:]
+
+
+def pages_take_their_memory_from_it(trials: Trials) -> None:
+    """An image dataset as pyarrow writes it, 1,024 rows a page (short: 200), two readers: what docs/process.md says, one page beyond --memory at most."""
+    picture_bytes, num_rows, rows_of_page = 200_000, trials.count(400, 2_048), trials.count(200, 1_024)
+    page_mb = 2 * picture_bytes * rows_of_page / 1e6  # As stored and decompressed.
+
+    def encode() -> dict:
+        with Workbench(1) as bench, temporary_folder() as folder:
+            (folder / "images").mkdir()
+            table = pa.table({"key": [f"{row:012d}" for row in range(num_rows)], "caption": ["a picture"] * num_rows, "image": pa.array([padded_png(picture_bytes)] * num_rows, pa.binary())})
+            pq.write_table(table, folder / "images" / "part-000000.parquet", row_group_size=num_rows, use_dictionary=False, write_batch_size=rows_of_page)
+            flags = ["--rows-per-file", "100", "--num-readers", "2", "--json-summary", folder / "summary.json"]
+            peak, seconds = peak_of("process", folder / "images", folder / "latents", *process_flags(bench), *flags, timeout=3600)
+            return {"peak_mb": round(peak), "seconds": round(seconds, 1), "rows_out": summary_of(folder / "summary.json", "process")["rows_out"]}
+
+    figures = trials.trial(f"{num_rows} rows, {rows_of_page} a page", encode)
+    trials.figures.update(rows=num_rows, page_mb=round(page_mb), **figures)
+    require(figures["rows_out"] == num_rows, "rows were lost", figures)
+    rows_mb = MEMORY_MB * 5 / 8
+    require(figures["peak_mb"] <= MEMORY_MB - rows_mb + max(rows_mb, page_mb) + PROGRAM_MB + trials.slack_mb, "peak resident (MB)", figures)
+
+
 def resident_mb(pid: int) -> float:
     with contextlib.suppress(OSError):
         return int(pathlib.Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE") / 1e6
@@ -224,5 +254,6 @@ CHECKS = [
     ("memory.limit_bodies", bodies_at_the_limit_stay_within_the_memory),
     ("memory.flat", many_rows_take_no_more_memory),
     ("memory.process", many_rows_take_no_more_memory_to_process),
+    ("memory.pages", pages_take_their_memory_from_it),
     ("memory.decoders", decoders_share_the_memory),
 ]

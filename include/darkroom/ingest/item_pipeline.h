@@ -116,10 +116,26 @@ class ItemIntake {
     const bool is_admitted = out_.waiting([&] { return intake_.wait_for(lease_.order(), bytes, out_.stop()); });
     return is_admitted ? Status() : Status::cancelled("stopped while reading an item");
   }
+  /// Says how many bytes the reader itself holds while it reads (a page that it takes rows out of), beside its pieces: they count with the
+  /// piece that is put together, then with the next one. Waits for more as admit() does; fewer are given back. Errors: kCancelled.
+  Status keep(size_t bytes) {
+    if (bytes > kept_bytes_) {
+      DARKROOM_RETURN_IF_ERROR(admit(bytes - kept_bytes_));
+    } else if (bytes < kept_bytes_) {
+      lease_.set_held(lease_.held_bytes() - (kept_bytes_ - bytes));
+    }
+    kept_bytes_ = bytes;
+    return {};
+  }
   /// Hands the next piece over with what was admitted for it. Errors: kCancelled.
   Status emit(Body body) {
     Piece piece{
         .item = item_, .item_number = item_number_, .position = next_position_++, .intake = std::move(lease_), .body = std::move(body)};
+    if (kept_bytes_ > 0) {
+      lease_ = BodyLease(intake_, Piece::order_of(item_number_, next_position_));
+      lease_.set_held(kept_bytes_);
+      piece.intake.set_held(piece.intake.held_bytes() - kept_bytes_);
+    }
     if (pool_ != nullptr) {
       piece.bodies = BodyLease(pool_->memory(), piece.order());
     }
@@ -135,7 +151,8 @@ class ItemIntake {
   BodyMemory& intake_;
   BodyPool* const pool_;
   Emitter<Piece>& out_;
-  BodyLease lease_;  // Of the piece that is put together.
+  BodyLease lease_;        // Of the piece that is put together, and of kept_bytes_.
+  size_t kept_bytes_ = 0;  // Where there are some, lease_ is inside.
   int64_t next_position_ = 0;
 };
 

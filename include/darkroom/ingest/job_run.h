@@ -37,6 +37,13 @@ struct ItemMemory {
 };
 /// `memory_bytes`: 0 is a quarter of the machine's. `writer_bytes`: what one item's writer holds.
 ItemMemory plan_memory(int64_t memory_bytes, size_t writer_bytes);
+/// What the readers of a job ask for before it is wanted (ReadOptions::read_ahead_bytes).
+struct ReadAheadShare {
+  int64_t reader_bytes = 0;
+  size_t total_bytes = 0;  ///< Of all readers, each byte twice: a store holds an answer before it hands it over.
+};
+/// A quarter at most of `row_bytes`; nothing where all inputs are files of this machine.
+ReadAheadShare plan_read_ahead(const JobPlan& plan, size_t row_bytes, int num_readers);
 /// What an object on its way into a place holds besides: the parts of an upload, or nothing.
 size_t upload_bytes(const Location& output);
 

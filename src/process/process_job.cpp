@@ -144,6 +144,7 @@ class ProcessParts {
     BodyMemory intake(row_bytes - ahead.total_bytes);
     reading_.read_ahead_bytes = ahead.reader_bytes;
     reading_.memory_bytes = static_cast<int64_t>(intake.limit_bytes()) / workers_.readers;
+    reading_.num_readers = workers_.readers;
     decoding_.emplace(memory.work_bytes);
     if (is_remote()) {
       remote_ = plan_remote(memory);

@@ -20,11 +20,7 @@ size_t bytes_of_row(const arrow::RecordBatch& batch) {
 }  // namespace
 
 ProcessReader::ProcessReader(JobRun& run, const ProcessReading& reading, std::atomic<bool>& has_told)
-    : run_(run),
-      reading_(reading),
-      has_told_(has_told),
-      rows_(
-          nullptr, [this](const TableReader& table) { return choose_columns(table); }, read_options()) {}
+    : run_(run), reading_(reading), has_told_(has_told) {}
 
 Result<std::vector<std::string>> ProcessReader::choose_columns(const TableReader& table) {
   path_ = table.path();
@@ -61,23 +57,30 @@ Status ProcessReader::read(ItemIntake<ProcessBatch>& intake) {
   Status status = intake.keep(static_cast<size_t>(page_bytes_));
   status = status.is_ok() ? read_item(intake) : status;
   intake_ = nullptr;
+  if (page_bytes_ > reading_.memory_bytes && reading_.num_readers > 1) {  // Another one may be at its own page before we go on.
+    rows_.reset();
+  }
   return status;
 }
 
 Status ProcessReader::read_item(ItemIntake<ProcessBatch>& intake) {
   const WorkItem& work = static_cast<JobItem&>(*intake.item()).work;
-  DARKROOM_RETURN_IF_ERROR(rows_.seek(run_.plan(), work));
+  if (!rows_) {
+    rows_.emplace(
+        nullptr, [this](const TableReader& table) { return choose_columns(table); }, read_options());
+  }
+  DARKROOM_RETURN_IF_ERROR(rows_->seek(run_.plan(), work));
   const int64_t end = work.first_row + work.num_rows;
   ProcessBatch batch;
   while (true) {
-    DARKROOM_ASSIGN_OR_RETURN(const KeptRows read, rows_.next(end));
+    DARKROOM_ASSIGN_OR_RETURN(const KeptRows read, rows_->next(end));
     if (read.batch == nullptr) {
       break;
     }
     DARKROOM_RETURN_IF_ERROR(add_rows(read, work.list_row + read.first_row - work.first_row, batch, intake));
   }
-  if (const int64_t num_rows = rows_.finish(end); num_rows != work.num_rows) {
-    return Status::corrupt_data("an input has fewer rows than when the job was started (file, want, got):", rows_.table().path(),
+  if (const int64_t num_rows = rows_->finish(end); num_rows != work.num_rows) {
+    return Status::corrupt_data("an input has fewer rows than when the job was started (file, want, got):", rows_->table().path(),
                                 work.num_rows, num_rows);
   }
   return batch.rows.empty() ? Status::ok() : hand_on(std::move(batch), intake);
@@ -85,7 +88,7 @@ Status ProcessReader::read_item(ItemIntake<ProcessBatch>& intake) {
 
 /// `first_list_row`: of the batch's row 0, whether that is the item's or not.
 Status ProcessReader::add_rows(const KeptRows& read, int64_t first_list_row, ProcessBatch& batch, ItemIntake<ProcessBatch>& intake) {
-  DARKROOM_ASSIGN_OR_RETURN(const ImageRows rows, ImageRows::open(rows_.table().path(), columns_, *read.batch, first_list_row));
+  DARKROOM_ASSIGN_OR_RETURN(const ImageRows rows, ImageRows::open(rows_->table().path(), columns_, *read.batch, first_list_row));
   const auto kept = reading_.kept.empty() ? nullptr : select_columns(*read.batch, reading_.kept);
   const size_t share = kept == nullptr ? 0 : bytes_of_row(*kept);
   for (const int64_t i : read.rows) {

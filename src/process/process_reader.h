@@ -3,6 +3,7 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -21,6 +22,7 @@ struct ProcessReading {
   std::string caption_column = {};     ///< Empty: by its name.
   int64_t read_ahead_bytes = 0;        ///< ReadOptions'.
   int64_t memory_bytes = 0;            ///< A reader's share: one whose pages take more is told of.
+  int num_readers = 1;
 };
 
 /// Reads items of an image dataset and cuts them into batches. Thread safety: one worker's.
@@ -47,7 +49,7 @@ class ProcessReader : public ItemReader<ProcessBatch> {
   std::string path_;                            // Likewise.
   ItemIntake<ProcessBatch>* intake_ = nullptr;  // Of the item that is read.
   int64_t page_bytes_ = 0;                      // Held by rows_.
-  InputRows rows_;
+  std::optional<InputRows> rows_;               // Empty: of a page that was given up, or not begun.
 };
 
 }  // namespace darkroom

@@ -19,7 +19,7 @@ void add_estimate_flags(VerbDefinition& verb, bool& dry_run, EstimateFlags& flag
             "rates, sizes and prices of your own for --dry-run, over those that are shipped");
 }
 
-Status show_estimate(const char* verb, const EstimateFlags& flags, const StageSummary& summary, MakeOutlook make_outlook,
+Status show_estimate(const char* verb, const EstimateFlags& flags, const StageSummary& summary, const MakeOutlook& make_outlook,
                      VerbContext& context) {
   DARKROOM_ASSIGN_OR_RETURN(const Catalogue catalogue, load_own_catalogue(flags.catalogue));
   DARKROOM_ASSIGN_OR_RETURN(const JobOutlook outlook, make_outlook(summary, catalogue, num_processors()));

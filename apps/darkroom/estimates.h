@@ -18,10 +18,10 @@ struct EstimateFlags {
 };
 void add_estimate_flags(VerbDefinition& verb, bool& dry_run, EstimateFlags& flags);
 
-using MakeOutlook = Result<JobOutlook> (*)(const StageSummary& summary, const Catalogue& catalogue, int num_cores);
+using MakeOutlook = std::function<Result<JobOutlook>(const StageSummary& summary, const Catalogue& catalogue, int num_cores)>;
 
 /// After a dry run: logs what the rest of the job comes to, and puts it under "estimate" of summary[verb]. Errors: those of the catalogue.
-Status show_estimate(const char* verb, const EstimateFlags& flags, const StageSummary& summary, MakeOutlook make_outlook,
+Status show_estimate(const char* verb, const EstimateFlags& flags, const StageSummary& summary, const MakeOutlook& make_outlook,
                      VerbContext& context);
 
 }  // namespace darkroom

@@ -1,9 +1,11 @@
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <charconv>
 #include <chrono>
 #include <cmath>
 #include <memory>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -11,6 +13,7 @@
 #include "darkroom/core/log.h"
 #include "darkroom/core/version.h"
 #include "darkroom/ingest/download_job.h"
+#include "darkroom/show/measured_rates.h"
 #include "estimates.h"
 #include "jobs/job_flags.h"
 #include "jobs/job_observation.h"
@@ -34,6 +37,7 @@ struct DownloadFlags {
   bool clean = false;
   ObservationFlags observation;
   EstimateFlags estimates;
+  std::string rates_from;
   bool is_sandboxed = true;
 };
 
@@ -74,14 +78,14 @@ Result<DownloadOptions> options_of(const DownloadFlags& flags) {
 }
 
 Result<int> run_verb(const DownloadFlags& flags, VerbContext& context) {
-  DARKROOM_ASSIGN_OR_RETURN(DownloadOptions options, options_of(flags));
-  const bool writes = !flags.clean && !options.dry_run;
-  DARKROOM_ASSIGN_OR_RETURN(const auto observation,
-                            JobObservation::start(flags.observation, {.verb = "download", .output = writes ? options.output : ""}));
-  const std::unique_ptr<StoreSet> stores = open_job_stores(observation->registry(), context.stop);
   if (flags.clean) {
-    return run_clean(*stores, options.output, context);
+    return run_clean(flags.observation, "download", flags.options.output, context);
   }
+  DARKROOM_ASSIGN_OR_RETURN(DownloadOptions options, options_of(flags));
+  DARKROOM_ASSIGN_OR_RETURN(
+      const auto observation,
+      JobObservation::start(flags.observation, {.verb = "download", .output = options.dry_run ? "" : options.output}));
+  const std::unique_ptr<StoreSet> stores = open_job_stores(observation->registry(), context.stop);
   StandardOrders orders;
   options.orders = &orders;
   StageSummary summary;
@@ -91,7 +95,14 @@ Result<int> run_verb(const DownloadFlags& flags, VerbContext& context) {
   context.summary["download"] = summary.to_json();
   DARKROOM_RETURN_IF_ERROR(status);
   if (options.dry_run) {
-    DARKROOM_RETURN_IF_ERROR(show_estimate("download", flags.estimates, summary, &download_outlook, context));
+    MeasuredRates measured;
+    if (!flags.rates_from.empty()) {
+      DARKROOM_ASSIGN_OR_RETURN(measured, measured_rates(*stores, flags.rates_from, context.stop));
+    }
+    const auto outlook = [&](const StageSummary& looked, const Catalogue& catalogue, int num_cores) {
+      return download_outlook(looked, catalogue, num_cores, measured);
+    };
+    DARKROOM_RETURN_IF_ERROR(show_estimate("download", flags.estimates, summary, outlook, context));
     return 0;
   }
   if (!options.selection.on_demand && summary.failed_percent() > flags.error_budget_percent) {
@@ -113,28 +124,60 @@ ValueDefinition retry_codes(RetryCodes& codes) {
   return definition;
 }
 
+/// Names with commas between, each once and in any order, or none.
+ValueDefinition names_with_commas(std::vector<std::pair<std::string, bool*>> members) {
+  ValueDefinition definition{.kind = "choice", .shown = ""};
+  std::vector<std::string> defaults;
+  for (const auto& [name, member] : members) {
+    definition.words.push_back(name);
+    if (*member) {
+      defaults.push_back(name);
+    }
+  }
+  definition.shown = fmt::format("{}", fmt::join(definition.words, ","));
+  definition.default_text = defaults.empty() ? "none" : fmt::format("{}", fmt::join(defaults, ","));
+  definition.words.push_back("none");
+  const std::string rule = fmt::format("must be none or some of {}, each once, got:", definition.shown);
+  definition.take = [members = std::move(members), rule](const std::vector<std::string>& values) -> Status {
+    const std::string& text = values.back();
+    std::multiset<std::string> asked;
+    for (size_t begin = 0, end = 0; text != "none" && end != std::string::npos; begin = end + 1) {
+      end = text.find(',', begin);
+      asked.insert(text.substr(begin, end - begin));
+    }
+    for (const auto& [name, member] : members) {
+      const auto found = asked.find(name);
+      *member = found != asked.end();
+      if (*member) {
+        asked.erase(found);
+      }
+    }
+    return asked.empty() ? Status() : Status::invalid_argument(rule, quote_value(text));
+  };
+  return definition;
+}
+
 void add_table_flags(VerbDefinition& verb, DownloadFlags& flags) {
   DownloadOptions& options = flags.options;
   verb.group("What to fetch");
   verb.flag("--metadata", value::uris(options.metadata, "URI"), "URL tables: parquet, csv, tsv or jsonl; files, folders or patterns")
-      .required();
+      .required_unless("--clean");
   verb.flag("--url-column", value::text(options.url_column, "NAME", "auto"), "column of the URLs; auto: by the known names");
   verb.flag("--caption-column", value::text(options.caption_column, "NAME", "auto"), "column of the captions; auto: by the known names");
   verb.flag("--limit", value::count(options.selection.limit).also("none", -1), "only the first N rows");
   verb.flag("--extend", value::toggle(options.selection.extend), "append input files that came after the job was started");
   add_estimate_flags(verb, options.dry_run, flags.estimates);
+  verb.flag("--rates-from", value::uri(flags.rates_from, "JOB", "none"),
+            "another download's folder or --json-summary file, whose measured rates are those of --dry-run; without it those of this job's "
+            "last run, where there was one")
+      .only_with("--dry-run");
   verb.flag("--where", value::text(options.where, "EXPR", "none"),
             "only rows that this condition keeps, such as \"punsafe < 0.1 AND width >= 512\"; the others are counted apart");
   verb.flag("--deny-list", value::uri(options.deny_list, "URI", "none"),
             "hashes of URLs and pictures to leave out: an MD5 or a SHA-256 a line; such rows are counted as denied");
   verb.flag("--retry-failed", retry_codes(options.retry_failed),
             "fetch the rows again that failed with these codes, such as timeout,http_429,http_5xx; good rows stay as they are");
-  verb.flag("--dedup",
-            value::choice(options.dedup, {{"none", {}},
-                                          {"url", {.url = true}},
-                                          {"content", {.content = true}},
-                                          {"url,content", {.url = true, .content = true}},
-                                          {"content,url", {.url = true, .content = true}}}),
+  verb.flag("--dedup", names_with_commas({{"url", &options.dedup.url}, {"content", &options.dedup.content}}),
             "rows with a URL, or with a picture's bytes, that an earlier row of the list has are counted as duplicate");
 }
 
@@ -150,13 +193,8 @@ void add_limit_flags(VerbDefinition& verb, DownloadFlags& flags) {
   verb.flag("--validate", value::choice(options.validation, {{"header", Validation::kHeader}, {"full", Validation::kFull}}),
             "look at the header only, or decode every picture");
   verb.flag("--keep-failed", value::toggle(options.keep_failed), "failed rows stay as rows with a null image and an error code");
-  verb.flag("--respect",
-            value::choice(options.fetch.respect, {{"noai", {}},
-                                                  {"robots", {.robots = true, .noai = false}},
-                                                  {"aipref", {.noai = false, .aipref = true}},
-                                                  {"robots,noai", {.robots = true}},
-                                                  {"noai,aipref", {.aipref = true}},
-                                                  {"robots,noai,aipref", {.robots = true, .aipref = true}}}),
+  OptOutRules& respect = options.fetch.respect;
+  verb.flag("--respect", names_with_commas({{"robots", &respect.robots}, {"noai", &respect.noai}, {"aipref", &respect.aipref}}),
             "opt-out signals of servers that are honoured: robots.txt, X-Robots-Tag, Content-Usage and Content-Signal");
   verb.flag("--no-sandbox", value::toggle_off(flags.is_sandboxed), "decode in this process, where the kernel refuses the sandbox");
 }

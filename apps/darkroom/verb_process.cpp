@@ -30,20 +30,18 @@ struct ProcessFlags {
 };
 
 Result<int> run_verb(const ProcessFlags& flags, VerbContext& context) {
+  if (flags.clean) {
+    return run_clean(flags.observation, "process", flags.options.output, context);
+  }
   ProcessOptions options = flags.options;
   DARKROOM_RETURN_IF_ERROR(options.validate());
-  if (!flags.clean) {
-    DARKROOM_ASSIGN_OR_RETURN(options.place, find_network_place(flags.device, flags.compute_dtype, torch::kFloat16));
-  }
-  const bool writes = !flags.clean && !options.dry_run;
-  DARKROOM_ASSIGN_OR_RETURN(const auto observation,
-                            JobObservation::start(flags.observation, {.verb = "process", .output = writes ? options.output : ""}));
+  DARKROOM_ASSIGN_OR_RETURN(options.place, find_network_place(flags.device, flags.compute_dtype, torch::kFloat16));
+  DARKROOM_ASSIGN_OR_RETURN(
+      const auto observation,
+      JobObservation::start(flags.observation, {.verb = "process", .output = options.dry_run ? "" : options.output}));
   options.metrics = &observation->registry();
   options.trace = observation->trace();
   const std::unique_ptr<StoreSet> stores = open_job_stores(observation->registry(), context.stop);
-  if (flags.clean) {
-    return run_clean(*stores, options.output, context);
-  }
   const bool decodes = options.transformers.empty() || options.num_visualized > 0;
   if (!flags.no_sandbox && !options.dry_run && decodes) {
     DARKROOM_ASSIGN_OR_RETURN(options.decoder_program, find_decoder());
@@ -137,7 +135,8 @@ void add_process_verb(CommandLine& line) {
       .required();
   verb.positional("OUTPUT_URI", value::uri(options.output, "URI"), "folder of the latents dataset").required();
   verb.group("Model");
-  verb.flag("--model", value::uri(options.model, "URI"), "model folder: its vae, text_encoder and tokenizer are used").required();
+  verb.flag("--model", value::uri(options.model, "URI"), "model folder: its vae, text_encoder and tokenizer are used")
+      .required_unless("--clean");
   verb.group("Pictures");
   add_transform_flags(verb, options.transform, options.seed, "the posterior draw and the random crop");
   add_storage_flags(verb, options);

@@ -20,11 +20,10 @@ Result<std::string> root_folder(const Location& place) {
   if (info.is_ok()) {
     return info->is_folder ? path : parent_folder(path);
   }
-  const size_t pattern = path.find_first_of("*?[");
-  if (pattern == std::string::npos && info.status().code() != StatusCode::kNotFound) {
+  if (!has_wildcard(path) && info.status().code() != StatusCode::kNotFound) {
     return info.status();
   }
-  return pattern == std::string::npos ? path : parent_folder(path.substr(0, pattern + 1));
+  return folder_above_wildcards(path);
 }
 
 /// The lowest folder that all files lie in.

@@ -186,6 +186,10 @@ Status DownloadFetch::collect(Emitter<DownloadPiece>& out) {
   return failure_or({});
 }
 
+Status DownloadFetch::wait_for_demand() {
+  return fetcher_->wait_for_demand() ? Status() : failure_or(Status::cancelled("stopped before an item"));
+}
+
 DownloadPiece DownloadFetch::take(uint64_t order) {
   const std::lock_guard hold(mutex_);
   auto node = under_way_.extract(order);

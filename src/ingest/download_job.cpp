@@ -21,6 +21,7 @@
 #include "listed_sizes.h"
 #include "repeated_contents.h"
 #include "repeated_urls.h"
+#include "summary_file.h"
 #include "webdataset_writer.h"
 
 namespace darkroom {
@@ -33,11 +34,12 @@ constexpr size_t kWriterBytes = size_t{6} << 20;
 // Of an item whose failed rows are redone besides: what is read ahead of each column of its base.
 constexpr size_t kBaseBytes = size_t{12} << 20;
 constexpr int kNumWriters = 2;
-// Of claims, too: what one process has claimed no other one does.
+// Items whose last rows are slow stay open: many, where items are small. Rows that are fetched bound them first (wait_for_demand).
 constexpr size_t kMaxOpenItems = 64;
 constexpr int64_t kDefaultScratchBytes = 20'000'000'000;
 constexpr int64_t kMaxDenyListBytes = int64_t{1} << 30;
 constexpr size_t kTopHosts = 20;
+constexpr int64_t kRowsThatTellSpeed = 100;
 constexpr int64_t kTracedRowInterval = 100;  // Of ten thousand rows of an item a hundred have spans.
 // A page of Parquet holds a picture whole.
 constexpr int64_t kMaxBodyBytes = 2'000'000'000;
@@ -115,7 +117,7 @@ Result<std::unique_ptr<ScratchFiles>> open_scratch(const DownloadOptions& option
     return std::unique_ptr<ScratchFiles>();
   }
   const bool is_named = !options.scratch_folder.empty();
-  const std::string folder = is_named ? options.scratch_folder : output.store->local_path(output.path).value_or("/var/tmp");
+  const std::string folder = is_named ? options.scratch_folder : output.store->local_path(output.path).value_or("/tmp");
   if (is_named) {
     DARKROOM_RETURN_IF_ERROR(local_files().create_folders(folder).with_context("making the folder of --scratch"));
   }
@@ -150,7 +152,8 @@ Status execute(JobRun& run, const DownloadOptions& options, const DownloadRules&
                                             ? WebdatasetWriter::open(run, std::move(work))
                                             : DownloadWriter::open(run, std::move(work), options.keep_failed);
                                },
-                           .spillable = [](DownloadRow& row) { return row.error ? nullptr : &row.image; }};
+                           .spillable = [](DownloadRow& row) { return row.error ? nullptr : &row.image; },
+                           .wait_for_demand = [&] { return fetch->wait_for_demand(); }};
   const ItemPipelineOptions pipeline{.num_readers = 1,
                                      .num_writers = kNumWriters,
                                      .max_open_items = kMaxOpenItems,
@@ -177,7 +180,11 @@ Status try_to_work(JobRun& run, const DownloadOptions& options, DownloadRules ru
   }
   DARKROOM_RETURN_IF_ERROR(run.plan().write_summary(stop));
   run.fill(summary);
-  return Status::ok();
+  const bool is_usual = options.retry_failed.is_empty() && !rules.only_duplicates && !options.selection.on_demand;
+  if (!is_usual || summary.rows_this_run < kRowsThatTellSpeed) {
+    return Status::ok();
+  }
+  return write_speed_file(run.output(), run.plan().job_hash(), {.num_rows = summary.rows_this_run, .seconds = summary.seconds});
 }
 
 /// The part of a run that writes.
@@ -343,6 +350,9 @@ Status run_download(StoreSet& stores, const DownloadOptions& options, std::stop_
   if (options.dry_run) {
     summary.pending_work = run.plan().pending_work();
     DARKROOM_RETURN_IF_ERROR(look_for_sizes(run.plan(), stop, summary.pending_work));
+    DARKROOM_ASSIGN_OR_RETURN(const std::optional<RunSpeed> speed, read_speed_file(run.output()));
+    summary.pending_work.run_rows = speed ? speed->num_rows : 0;
+    summary.pending_work.run_seconds = speed ? speed->seconds : 0;
     log_info("download: {} of {} items are to do; nothing was fetched or written", summary.num_pending, summary.num_items);
     return Status::ok();
   }

@@ -15,6 +15,7 @@
 
 #include "darkroom/core/sha256.h"
 #include "darkroom/files/paths.h"
+#include "darkroom/stores/input_listing.h"
 #include "darkroom/tables/part_name.h"
 #include "darkroom/tables/quick_footer.h"
 #include "read_many.h"
@@ -39,7 +40,7 @@ Result<std::string> naming_root(StoreSet& stores, const std::string& uri, const 
     return objects.front().place.path.substr(0, end);
   }
   const std::string& first = objects.front().place.path;
-  if (first.ends_with('/') && place->path.find_first_of("*?[") == std::string::npos) {
+  if (first.ends_with('/') && !has_wildcard(place->path)) {
     const Result<FileInfo> info = place->store->stat(place->path);  // A metadata file stands for its folder.
     return info.is_ok() && !info->is_folder ? parent_folder(place->path) : std::string(without_trailing_slashes(place->path));
   }
@@ -47,8 +48,7 @@ Result<std::string> naming_root(StoreSet& stores, const std::string& uri, const 
     return parent_folder(place->path);
   }
   const bool is_folder = objects.front().place.path.starts_with(join_path(place->path, ""));
-  const size_t wildcard = place->path.find_first_of("*?[");
-  return is_folder || wildcard == std::string::npos ? place->path : parent_folder(place->path.substr(0, wildcard) + "x");
+  return is_folder ? place->path : folder_above_wildcards(place->path);
 }
 
 /// In byte order of their paths; of a file that is named twice the first naming counts.
@@ -234,8 +234,8 @@ std::vector<InputRoot> input_roots(StoreSet& stores, const std::vector<std::stri
       return {};
     }
     const Location named{.store = place->store, .path = std::string(without_trailing_slashes(place->path))};
-    if (const size_t wildcard = named.path.find_first_of("*?["); wildcard != std::string::npos) {
-      roots.push_back({.folder = {.store = named.store, .path = parent_folder(named.path.substr(0, wildcard) + "x")}});
+    if (has_wildcard(named.path)) {
+      roots.push_back({.folder = {.store = named.store, .path = folder_above_wildcards(named.path)}});
       continue;
     }
     roots.push_back({.folder = named.parent(), .only_name = named.name()});

@@ -8,6 +8,8 @@ namespace darkroom {
 namespace {
 
 constexpr int64_t kMaxSummaryBytes = int64_t{1} << 30;
+constexpr int64_t kMaxSpeedBytes = 4096;
+constexpr int kSpeedVersion = 1;
 
 nlohmann::json entry_of(const CommittedPart& part) {
   nlohmann::json entry = {{"name", part.name.text()},
@@ -97,6 +99,29 @@ Result<std::map<std::string, CommittedPart>> read_summary_file(const Location& o
     }
   }
   return entries;
+}
+
+Status write_speed_file(const Location& output, const std::string& job_hash, const RunSpeed& speed) {
+  const nlohmann::json fields = {{"version", kSpeedVersion}, {"job", job_hash}, {"rows", speed.num_rows}, {"seconds", speed.seconds}};
+  const Location file = output / kSpeedFile;
+  return file.store->replace_small(file.path, fields.dump() + "\n");
+}
+
+Result<std::optional<RunSpeed>> read_speed_file(const Location& output) {
+  const Location file = output / kSpeedFile;
+  const Result<std::string> text = file.store->read_small(file.path, kMaxSpeedBytes);
+  if (!text.is_ok()) {
+    const bool is_nothing = text.status().code() == StatusCode::kNotFound || text.status().code() == StatusCode::kCorruptData;
+    return is_nothing ? Result<std::optional<RunSpeed>>(std::nullopt) : text.status();
+  }
+  const nlohmann::json fields = parse_json(*text);
+  const auto number = [&](const char* key) {
+    const auto field = fields.is_object() ? fields.find(key) : fields.end();
+    return field != fields.end() && field->is_number() ? field->get<double>() : 0.0;
+  };
+  const double rows = number("rows"), seconds = number("seconds");
+  const bool is_sound = number("version") == kSpeedVersion && rows >= 1 && rows < 1e15 && seconds > 0;
+  return is_sound ? std::optional(RunSpeed{.num_rows = static_cast<int64_t>(rows), .seconds = seconds}) : std::optional<RunSpeed>();
 }
 
 }  // namespace darkroom

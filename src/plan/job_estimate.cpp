@@ -67,7 +67,8 @@ std::string shown_bytes(const Range& range) {
 }
 
 std::string shown_small(const Range& range) {
-  return range.low == range.high ? fmt::format("{:.3g}", range.low) : fmt::format("{:.3g} to {:.3g}", range.low, range.high);
+  const auto shown = [](double value) { return value < 1000 ? fmt::format("{:.3g}", value) : fmt::format("{:.0f}", value); };
+  return range.low == range.high ? shown(range.low) : fmt::format("{} to {}", shown(range.low), shown(range.high));
 }
 
 nlohmann::json json_of(const Range& range) { return {{"low", range.low}, {"high", range.high}}; }
@@ -126,7 +127,8 @@ std::string JobEstimate::to_text() const {
   std::string text = fmt::format("to do: {} of {} items, {} rows; {} rows come out\n", outlook.num_pending, outlook.num_items,
                                  outlook.num_rows, shown_count(rows_out));
   text += fmt::format("bytes: {} in, {} out\n", shown_bytes(bytes_in), shown_bytes(bytes_out));
-  text += fmt::format("time: {} hours on this machine alone\n", shown_small(hours));
+  text += fmt::format("time: {} hours on this machine alone, by {} rate (below)\n", shown_small(hours),
+                      outlook.is_rate_measured ? "a measured" : "an estimated");
   if (outlook.writes_objects || outlook.reads_objects) {
     text += fmt::format("requests to the store: {} that write or list, {} that read; {} dollars\n", shown_count(writes), shown_count(reads),
                         shown_small(dollars_for_requests));

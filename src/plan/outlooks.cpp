@@ -52,6 +52,31 @@ std::optional<Known> told_picture_bytes(const PendingWork& work) {
   return std::nullopt;
 }
 
+std::optional<Known> good_rows_of(const MeasuredRates& measured) {
+  if (!measured.download_success) {
+    return std::nullopt;
+  }
+  const double percent = 100 * *measured.download_success;
+  return Known{{percent, percent}, "measured by " + measured.from};
+}
+
+std::optional<Known> picture_bytes_of(const MeasuredRates& measured) {
+  return measured.picture_bytes ? std::optional(Known{{*measured.picture_bytes, *measured.picture_bytes}, "measured by " + measured.from})
+                                : std::nullopt;
+}
+
+/// Of the job that was named, else of this job's last run.
+std::optional<Known> measured_speed(const PendingWork& work, const MeasuredRates& measured) {
+  if (measured.download) {
+    return Known{{measured.download->per_second, measured.download->per_second}, "measured by " + measured.from};
+  }
+  if (work.run_rows < kRowsThatTell || !(work.run_seconds > 0)) {
+    return std::nullopt;
+  }
+  const double rate = static_cast<double>(work.run_rows) / work.run_seconds;
+  return Known{{rate, rate}, fmt::format("measured: the last run of this job, {} rows in {:.0f} s", work.run_rows, work.run_seconds)};
+}
+
 }  // namespace
 
 Range slower_of(const Range& a, const Range& b) { return {std::min(a.low, b.low), std::min(a.high, b.high)}; }
@@ -61,21 +86,30 @@ Range shared_by(const Range& a, const Range& b) {
   return {share(a.low, b.low), share(a.high, b.high)};
 }
 
-Result<JobOutlook> download_outlook(const StageSummary& summary, const Catalogue& catalogue, int num_cores) {
+Result<JobOutlook> download_outlook(const StageSummary& summary, const Catalogue& catalogue, int num_cores,
+                                    const MeasuredRates& measured) {
   const PendingWork& work = summary.pending_work;
+  if (!measured.from.empty() && !measured.download && !measured.download_success) {
+    return Status::failed_precondition("nothing of a download was measured there (run or job):", measured.from);
+  }
   JobOutlook outlook = begin_outlook(summary);
   DARKROOM_ASSIGN_OR_RETURN(const RangedFigure good, catalogue.find("good_rows_percent"));
   DARKROOM_ASSIGN_OR_RETURN(const RangedFigure picture, catalogue.find("picture_bytes"));
   DARKROOM_ASSIGN_OR_RETURN(const RangedFigure fetch, catalogue.find("fetch_rows_per_core_second"));
   DARKROOM_ASSIGN_OR_RETURN(const RangedFigure line, catalogue.find("line_bytes_per_second"));
   outlook.good_percent = work.rewritten_bytes > 0 ? Known{{0, 100}, "nothing tells how many of the rows that failed arrive now"}
-                                                  : good_rows_so_far(work).value_or(from_catalogue(good));
-  outlook.row_bytes_in = told_picture_bytes(work).value_or(from_catalogue(picture));
+                                                  : good_rows_so_far(work).value_or(good_rows_of(measured).value_or(from_catalogue(good)));
+  outlook.row_bytes_in = told_picture_bytes(work).value_or(picture_bytes_of(measured).value_or(from_catalogue(picture)));
   outlook.row_bytes = outlook.row_bytes_in;
   if (work.part_rows_out < kRowsThatTell && work.num_rows > 0) {  // Else the parts' mean holds the other columns, too.
     const double table_bytes = static_cast<double>(work.input_bytes) / static_cast<double>(work.num_rows);
     outlook.row_bytes.value = {outlook.row_bytes.value.low + table_bytes, outlook.row_bytes.value.high + table_bytes};
     outlook.row_bytes.from += fmt::format("; and {:.0f} bytes of the table per row", table_bytes);
+  }
+  if (const std::optional<Known> speed = measured_speed(work, measured)) {
+    outlook.rows_per_second = *speed;
+    outlook.is_rate_measured = true;
+    return outlook;
   }
   // Bytes that a row brings on average, dead ones included; the fastest line goes with the smallest pictures.
   const Range row_on_line = times(
@@ -85,7 +119,7 @@ Result<JobOutlook> download_outlook(const StageSummary& summary, const Catalogue
   const Range by_line = {row_on_line.high > 0 ? line.value.low / row_on_line.high : by_cores.low,
                          row_on_line.low > 0 ? line.value.high / row_on_line.low : by_cores.high};
   outlook.rows_per_second = {slower_of(by_cores, by_line),
-                             fmt::format("the lower of {} cores at {:.0f} to {:.0f} rows/s each ({}, {}) and a line of {:.3g} to {:.3g} "
+                             fmt::format("assumed: the lower of {} cores at {:.0f} to {:.0f} rows/s each ({}, {}) and a line of {:.3g} to {:.3g} "
                                          "bytes/s ({}, {})",
                                          num_cores, fetch.value.low, fetch.value.high, fetch.origin.date, fetch.origin.source,
                                          line.value.low, line.value.high, line.origin.date, line.origin.source)};

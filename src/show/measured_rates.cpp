@@ -23,6 +23,7 @@ using Json = nlohmann::json;
 constexpr int64_t kMostSummaryBytes = int64_t{1} << 30;
 constexpr const char* kJobSummary = "_summary.json";
 constexpr const char* kJobRecord = "_job.json";
+constexpr const char* kJobSpeed = "_speed.json";
 
 /// A positive whole number of the recipe; 0 where it is none.
 int64_t recipe_count(const RunFolder& run, const char* section, const char* key) {
@@ -172,6 +173,11 @@ Result<MeasuredRates> rates_of_job(const Location& job) {
   rates.download_success = std::min(1.0, rows_out / rows_in);
   if (bytes > 0) {
     rates.picture_bytes = bytes / rows_out;
+  }
+  if (const Result<Json> speed = read_json(job / kJobSpeed); speed.is_ok() && number_of(*speed, "seconds") > 0) {
+    rates.download = MeasuredRate{.resolution = 0, .per_second = number_of(*speed, "rows") / number_of(*speed, "seconds")};
+  } else if (!speed.is_ok() && speed.status().code() != StatusCode::kNotFound) {
+    return speed.status();
   }
   return rates;
 }

@@ -12,6 +12,7 @@
 #include "darkroom/core/nested_text.h"
 #include "darkroom/files/paths.h"
 #include "darkroom/show/html_page.h"
+#include "darkroom/stores/input_listing.h"
 #include "darkroom/stores/stores.h"
 #include "darkroom/tables/bytes_column.h"
 #include "darkroom/tables/table_footer.h"
@@ -111,11 +112,10 @@ Result<std::string> path_of_part(FileSystem& files, const std::string& uri, cons
   DARKROOM_ASSIGN_OR_RETURN(const std::string given, local_path(uri));
   std::string root(without_trailing_slashes(given));
   const auto info = files.stat(root);
-  const size_t pattern = root.find_first_of("*?[");
   if (info.is_ok() && !info->is_folder) {
     root = parent_folder(root);
-  } else if (!info.is_ok() && pattern != std::string::npos) {
-    root = parent_folder(root.substr(0, pattern + 1));
+  } else if (!info.is_ok()) {
+    root = folder_above_wildcards(root);
   }
   return name.starts_with("/") || root == "." ? name : join_path(root, name);
 }

@@ -14,14 +14,13 @@
 namespace darkroom {
 namespace {
 
+constexpr std::string_view kWildcards = "*?[";
 constexpr size_t kMostFolders = 64;  // Between a folder that is listed and a file in it.
 constexpr std::string_view kAnyDepth = "**";
 constexpr std::string_view kTableEndings = ".parquet, .csv, .tsv, .jsonl, .ndjson or .json";
 constexpr std::string_view kImageEndings = ".parquet, .tar, .mds, .jpg, .jpeg, .png, .webp or a table";
 
 bool is_hidden_name(const std::string& name) { return name.starts_with('_') || name.starts_with('.'); }
-
-bool has_wildcard(std::string_view text) { return text.find_first_of("*?[") != std::string_view::npos; }
 
 bool name_fits(const std::string& pattern, const std::string& name) { return ::fnmatch(pattern.c_str(), name.c_str(), 0) == 0; }
 
@@ -185,6 +184,13 @@ Result<std::vector<InputObject>> in_order(std::vector<InputObject> found, std::s
 }
 
 }  // namespace
+
+bool has_wildcard(std::string_view path) { return path.find_first_of(kWildcards) != std::string_view::npos; }
+
+std::string folder_above_wildcards(const std::string& path) {
+  const size_t wildcard = path.find_first_of(kWildcards);
+  return wildcard == std::string::npos ? path : parent_folder(path.substr(0, wildcard + 1));
+}
 
 bool path_fits(std::span<const std::string> pattern, std::span<const std::string> names) {
   // fits[j]: the pattern so far fits the first j names.

@@ -27,17 +27,7 @@ bool holds_list(const arrow::DataType& type) { return type.id() == arrow::Type::
 
 bool is_bulk_type(const arrow::DataType& type) { return holds_binary(type) || holds_list(type); }
 
-ColumnCodec find_codec(const arrow::Field& field, const ColumnCodecs& codecs) {
-  const auto exception = codecs.find(field.name());
-  return exception != codecs.end() ? exception->second : is_bulk_type(*field.type()) ? ColumnCodec::kNone : ColumnCodec::kZstd;
-}
-
-Status check_columns(const arrow::Schema& schema, const ColumnCodecs& codecs) {
-  for (const auto& [name, codec] : codecs) {
-    if (schema.GetFieldIndex(name) < 0) {
-      return Status::invalid_argument("a codec is given for a column that is not there (column):", name);
-    }
-  }
+Status check_columns(const arrow::Schema& schema) {
   for (const std::string& name : schema.field_names()) {
     if (schema.GetFieldIndex(name) < 0) {
       return Status::invalid_argument("two columns of a shard have one name (column):", name);
@@ -46,8 +36,8 @@ Status check_columns(const arrow::Schema& schema, const ColumnCodecs& codecs) {
   return Status::ok();
 }
 
-Result<std::shared_ptr<parquet::WriterProperties>> make_shard_properties(const arrow::Schema& schema, const ColumnCodecs& codecs,
-                                                                         int zstd_level, const char* created_by) {
+Result<std::shared_ptr<parquet::WriterProperties>> make_shard_properties(const arrow::Schema& schema, int zstd_level,
+                                                                         const char* created_by) {
   std::shared_ptr<parquet::SchemaDescriptor> columns;
   DARKROOM_RETURN_IF_ARROW_ERROR(parquet::arrow::ToParquetSchema(&schema, *parquet::default_writer_properties(), &columns),
                                  "laying out a shard");
@@ -61,11 +51,10 @@ Result<std::shared_ptr<parquet::WriterProperties>> make_shard_properties(const a
   for (int i = 0; i < columns->num_columns(); ++i) {
     const std::shared_ptr<parquet::schema::ColumnPath> path = columns->Column(i)->path();
     const arrow::Field& field = *schema.GetFieldByName(path->ToDotVector().front());
-    if (find_codec(field, codecs) == ColumnCodec::kZstd) {
-      builder.compression(path, arrow::Compression::ZSTD)->compression_level(path, zstd_level);
-    }
     if (is_bulk_type(*field.type())) {
       builder.disable_statistics(path);
+    } else {
+      builder.compression(path, arrow::Compression::ZSTD)->compression_level(path, zstd_level);
     }
   }
   return builder.build();

@@ -4,7 +4,6 @@
 #include <arrow/type.h>
 #include <parquet/properties.h>
 
-#include <map>
 #include <memory>
 #include <string>
 
@@ -15,21 +14,15 @@ namespace darkroom {
 
 // How the columns of a shard are written (docs/formats/parquet.md).
 
-/// Exceptions from the codec of a column's type.
-using ColumnCodecs = std::map<std::string, ColumnCodec>;
-
-/// Whether a column's values are bytes or lists: by default uncompressed, and always without statistics.
+/// Whether a column's values are bytes or lists: uncompressed, and without statistics.
 bool is_bulk_type(const arrow::DataType& type);
 
-/// The exception, or the codec of the column's type.
-ColumnCodec find_codec(const arrow::Field& field, const ColumnCodecs& codecs);
-
-/// kInvalidArgument for a codec of a column that is not there and for two columns of one name.
-Status check_columns(const arrow::Schema& schema, const ColumnCodecs& codecs);
+/// kInvalidArgument for two columns of one name.
+Status check_columns(const arrow::Schema& schema);
 
 /// `created_by`: the version of the format, which stands in the file.
-Result<std::shared_ptr<parquet::WriterProperties>> make_shard_properties(const arrow::Schema& schema, const ColumnCodecs& codecs,
-                                                                         int zstd_level, const char* created_by);
+Result<std::shared_ptr<parquet::WriterProperties>> make_shard_properties(const arrow::Schema& schema, int zstd_level,
+                                                                         const char* created_by);
 
 /// Cuts a column of a row group into pieces of about a page. Parquet spends up to eight times a piece while it writes
 /// it, and looks at a page's size where a piece ends: so the cuts must depend on the values alone.

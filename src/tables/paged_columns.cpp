@@ -77,11 +77,8 @@ int64_t copy_chunk(const parquet::ColumnChunkMetaData& chunk, ColumnChunkBuilder
 
 }  // namespace
 
-ColumnWay find_column_way(const arrow::Field& field, const ColumnCodecs& codecs) {
+ColumnWay find_column_way(const arrow::Field& field) {
   const arrow::DataType& type = *field.type();
-  if (find_codec(field, codecs) != ColumnCodec::kNone) {
-    return ColumnWay::kArrow;
-  }
   if (type.id() == arrow::Type::BINARY) {
     return ColumnWay::kBytePages;
   }

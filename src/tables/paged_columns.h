@@ -29,7 +29,7 @@ enum class ColumnWay {
   kArrow,        ///< Everything else.
 };
 
-ColumnWay find_column_way(const arrow::Field& field, const ColumnCodecs& codecs);
+ColumnWay find_column_way(const arrow::Field& field);
 
 /// Writes columns through Arrow into the middle of a file that others write, too: Arrow's stream tells the file's own offsets, and what
 /// Arrow writes around the columns (its first four bytes, its footer) goes nowhere. Thread safety: one object, one thread.

@@ -63,8 +63,8 @@ Status check_streamed_column(const arrow::Schema& schema, const PagedShardOption
   if (schema.GetFieldIndex(name) != 0) {
     return Status::invalid_argument("the streamed column must be the first of its schema (column):", name);
   }
-  if (find_column_way(*schema.field(0), options.codecs) != ColumnWay::kBytePages) {
-    return Status::invalid_argument("the streamed column must be binary and uncompressed (column, type):", name,
+  if (find_column_way(*schema.field(0)) != ColumnWay::kBytePages) {
+    return Status::invalid_argument("the streamed column must be binary (column, type):", name,
                                     schema.field(0)->type()->ToString());
   }
   return Status::ok();
@@ -124,7 +124,7 @@ struct PagedShardWriter::State {
   std::string doing() const { return "writing " + object->describe(); }
 
   Status begin() {
-    DARKROOM_ASSIGN_OR_RETURN(properties, make_shard_properties(*schema, options.codecs, options.zstd_level, kPagedCreatedBy));
+    DARKROOM_ASSIGN_OR_RETURN(properties, make_shard_properties(*schema, options.zstd_level, kPagedCreatedBy));
     DARKROOM_RETURN_IF_ARROW_ERROR(parquet::arrow::ToParquetSchema(schema.get(), *properties, &parquet_schema), doing());
     arrow::FieldVector arrow_fields;
     for (int field = 0; field < schema->num_fields(); ++field) {
@@ -144,7 +144,7 @@ struct PagedShardWriter::State {
 
   void add_column(int number) {
     const arrow::Field& field = *schema->field(number);
-    switch (find_column_way(field, options.codecs)) {
+    switch (find_column_way(field)) {
       case ColumnWay::kArrow:
         columns.emplace_back();
         return;
@@ -278,7 +278,7 @@ PagedShardWriter::~PagedShardWriter() = default;
 Result<std::unique_ptr<PagedShardWriter>> PagedShardWriter::open(std::unique_ptr<PendingObject> object,
                                                                  std::shared_ptr<arrow::Schema> schema, const PagedShardOptions& options) {
   DARKROOM_RETURN_IF_ERROR(options.validate());
-  DARKROOM_RETURN_IF_ERROR(check_columns(*schema, options.codecs));
+  DARKROOM_RETURN_IF_ERROR(check_columns(*schema));
   DARKROOM_RETURN_IF_ERROR(check_streamed_column(*schema, options));
   auto state = std::make_unique<State>(std::move(object), std::move(schema), options);
   DARKROOM_RETURN_IF_ERROR(state->begin());

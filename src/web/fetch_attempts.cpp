@@ -35,7 +35,6 @@ void Fetcher::Engine::add_row(ReadRequest request, Instant now) {
     return;
   }
   row.hop = *std::move(request.hop);
-  row.reply.final_url = row.hop.url();
   rows_.emplace(number, std::move(row));
   auto attempt = std::make_unique<Attempt>();
   attempt->row = number;
@@ -60,7 +59,6 @@ void Fetcher::Engine::begin(std::unique_ptr<Attempt> attempt, Instant now) {
     count_retry(reason);
   }
   row.reply.http_status = 0;
-  row.reply.content_type.clear();
   enter_memory(row);
   auto owned = std::make_unique<Flight>(row.robots_of ? *robots_rules_ : *body_rules_, row.order, number);
   Flight& flight = *owned;
@@ -170,7 +168,6 @@ void Fetcher::Engine::on_ended(Flight& flight, HttpResult result, Instant now) {
   counts_.num_bytes += result.num_bytes;
   row.reply.num_bytes += result.num_bytes;
   row.reply.http_status = result.head.status;
-  row.reply.content_type = std::string(result.head.find("content-type").value_or(""));
   flight.exchange = 0;
   if (was_answered(result)) {
     watch_.answered(flight.addresses[flight.num_tried - 1].to_string(), flight.hop_began, now);
@@ -292,7 +289,6 @@ void Fetcher::Engine::follow_redirect(std::unique_ptr<Attempt> attempt, const Ht
     return;
   }
   row.hop = *std::move(next);
-  row.reply.final_url = row.hop.url();
   add_allowed(std::move(attempt), now);
 }
 

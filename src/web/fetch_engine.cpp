@@ -173,7 +173,7 @@ void Fetcher::Engine::step() {
   settle(now);
   start_attempts(now);
   look_at_places(now);
-  queues_.publish(finished_);
+  queues_.publish(finished_, num_in_hand());
   wait(now);
 }
 
@@ -268,6 +268,11 @@ std::unique_ptr<Attempt> Fetcher::Engine::next_admitted(Instant now) {
     scheduler_.put_back(std::move(attempt), now);
   }
   return attempt;
+}
+
+// Rows that wait for another reason than a place are apart: a back-off, their host's trouble, its robots.txt, a verdict, silence.
+int Fetcher::Engine::num_in_hand() const {
+  return places_.num_active() - places_.num_slow() + static_cast<int>(scheduler_.num_waiting() - scheduler_.num_set_aside());
 }
 
 // Rows wait here, where their deadlines stand still, and not in the resolver's queue behind names that nobody answers for.

@@ -50,6 +50,7 @@ class Fetcher::Engine {
 
   bool submit(FetchRequest request);
   std::optional<FetchReply> next();
+  bool wait_for_demand() { return queues_.wait_for_demand(2 * options_.num_concurrent); }
   void close() { queues_.close(); }
   void cancel();
   Status failure() const { return queues_.failure(); }
@@ -93,6 +94,7 @@ class Fetcher::Engine {
   void say_network(Instant now);
   void start_attempts(Instant now);
   bool has_room() const;
+  int num_in_hand() const;
   std::unique_ptr<Attempt> next_admitted(Instant now);
   bool may_look_up() const { return num_unanswered_ < options_.resolver.max_queries; }
   void look_at_places(Instant now);

@@ -25,12 +25,31 @@ std::optional<UntakenReply> FetchQueues::take_reply() {
   UntakenReply taken = std::move(replies_.front());
   replies_.pop_front();
   --num_inside_;
+  tell_of_demand();
   if (is_closed_ && num_inside_ == 0) {
     may_take_.notify_all();
   }
   lock.unlock();
   may_submit_.notify_one();
   return taken;
+}
+
+bool FetchQueues::wait_for_demand(int max_in_hand) {
+  std::unique_lock lock(mutex_);
+  ++num_awaiting_;
+  demand_.wait(lock, [&] {
+    const size_t num_queued = requests_.size() + replies_.size();
+    return is_cancelled_ || static_cast<int>(num_queued) + num_just_taken_ + num_in_hand_ < max_in_hand;
+  });
+  --num_awaiting_;
+  return !is_cancelled_;
+}
+
+// REQUIRES: mutex_ is held.
+void FetchQueues::tell_of_demand() {
+  if (num_awaiting_ > 0) {
+    demand_.notify_all();
+  }
 }
 
 void FetchQueues::close() {
@@ -45,6 +64,7 @@ void FetchQueues::cancel() {
   is_cancelled_ = true;
   may_submit_.notify_all();
   may_take_.notify_all();
+  demand_.notify_all();
 }
 
 Status FetchQueues::failure() const {
@@ -56,21 +76,22 @@ void FetchQueues::take_requests(std::vector<ReadRequest>& requests) {
   requests.clear();
   const std::lock_guard lock(mutex_);
   requests.swap(requests_);
+  num_just_taken_ += static_cast<int>(requests.size());
 }
 
-void FetchQueues::publish(std::vector<UntakenReply>& replies) {
-  if (replies.empty()) {
-    return;
-  }
+void FetchQueues::publish(std::vector<UntakenReply>& replies, int num_in_hand) {
   {
     const std::lock_guard lock(mutex_);
+    num_just_taken_ = 0;
+    num_in_hand_ = num_in_hand;
+    tell_of_demand();
     for (UntakenReply& reply : replies) {
       replies_.push_back(std::move(reply));
     }
   }
   if (replies.size() == 1) {
     may_take_.notify_one();
-  } else {
+  } else if (!replies.empty()) {
     may_take_.notify_all();
   }
   replies.clear();

@@ -42,6 +42,9 @@ class FetchQueues {
   Entry submit(ReadRequest request);
   /// Callers: waits for a reply. Nothing: cancelled, or closed with none inside.
   std::optional<UntakenReply> take_reply();
+  /// Callers: waits until fewer than `max_in_hand` requests want to be worked on: those that the fetch thread has not taken, those that it
+  /// said are in hand, and untaken replies. False: cancelled.
+  bool wait_for_demand(int max_in_hand);
   /// No more requests; those inside are finished.
   void close();
   /// Whoever waits here returns at once, and nothing is given out any more. Waking the fetch thread is the caller's.
@@ -52,19 +55,26 @@ class FetchQueues {
 
   /// The fetch thread: exchanges `requests` for those that have come.
   void take_requests(std::vector<ReadRequest>& requests);
-  /// The fetch thread: gives callers the replies, and takes them out of `replies`.
-  void publish(std::vector<UntakenReply>& replies);
+  /// The fetch thread: gives callers the replies, and takes them out of `replies`. `num_in_hand`: of all requests that it has taken, those
+  /// that have or want a place.
+  void publish(std::vector<UntakenReply>& replies, int num_in_hand);
   /// The fetch thread: why it ends. It has yet to cancel().
   void note_failure(Status failure);
 
  private:
+  void tell_of_demand();
+
   const int max_inside_;
   mutable std::mutex mutex_;
   std::condition_variable may_submit_;
   std::condition_variable may_take_;
+  std::condition_variable demand_;
   std::vector<ReadRequest> requests_;
   std::deque<UntakenReply> replies_;
   int num_inside_ = 0;
+  int num_just_taken_ = 0;  // By the fetch thread since its last publish().
+  int num_in_hand_ = 0;     // As of its last publish().
+  int num_awaiting_ = 0;    // Callers that wait for demand.
   bool is_closed_ = false;
   Status failure_;
   std::atomic<bool> is_cancelled_{false};  // Written under the mutex.

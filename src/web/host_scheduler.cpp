@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "darkroom/core/check.h"
 #include "scheduled_host.h"
@@ -206,6 +207,10 @@ void HostScheduler::refile(Host& host, Instant t) {
     idle_.emplace(*host.idle_until, &host);
     return;
   }
+  if (host.is_paused(t) || host.is_half_open()) {
+    host.num_with_trouble = host.rows.size();
+    num_with_trouble_ += host.num_with_trouble;
+  }
   if (!host.rows.empty() && host.is_paused(t)) {
     ++num_parked_hosts_;
     host.is_counted = true;
@@ -248,6 +253,7 @@ void HostScheduler::unfile(Host& host) {
   }
   expiring_.erase(&host);
   num_parked_hosts_ -= host.is_counted ? 1 : 0;
+  num_with_trouble_ -= std::exchange(host.num_with_trouble, 0);
   host.ready_at.reset();
   host.asleep_until.reset();
   host.idle_until.reset();

@@ -47,6 +47,7 @@ struct HostScheduler::Host {
   std::optional<Position> ready_at;  ///< Its places in the scheduler's sets.
   std::optional<Instant> asleep_until, idle_until;
   bool is_counted = false;
+  size_t num_with_trouble = 0;  ///< Of its rows, those that are counted so.
 
   bool is_paused(Instant t) const { return t < paused_until; }
   /// Its breaker opened and nothing has been answered since. A host that only asked for time is alive.

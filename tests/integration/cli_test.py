@@ -201,6 +201,16 @@ def every_missing_or_superfluous_word_is_named() -> None:
     check_cases(cases)
 
 
+def cleaning_needs_the_output_alone() -> None:
+    check_cases([
+        (["download", "images", "--clean"], None),
+        (["process", "images", "latents", "--clean"], None),
+        (["download", "images"], ("--metadata",)),
+        (["process", "images", "latents"], ("--model",)),
+        (["process", "images", "--clean"], ("OUTPUT_URI",)),
+    ])
+
+
 def what_is_not_built_yet_says_so() -> None:
     cases = []
     for verb in CONTRACT["verbs_later"]:
@@ -450,6 +460,7 @@ if __name__ == "__main__":
         every_flag_with_good_and_bad_values,
         every_unknown_flag_gets_a_suggestion,
         every_missing_or_superfluous_word_is_named,
+        cleaning_needs_the_output_alone,
         what_is_not_built_yet_says_so,
         verbs_get_suggestions,
         every_flag_from_a_configuration_file,

@@ -4,13 +4,16 @@
 usage: kill_test.py [KILLS]      3 kills a job in the test run; acceptance uses 10.
 """
 
+import json
 import pathlib
 import random
+import subprocess
 import sys
+import time
 
 import pyarrow.parquet as pq
 
-from workbench import LoopbackWeb, Workbench, digests, main, read_losses, require, run, run_killed, share_of_parts, timed_run, write_tars
+from workbench import PROGRAM, ROOT, LoopbackWeb, Workbench, digests, main, read_losses, require, run, run_killed, share_of_parts, timed_run, write_tars
 
 KILLS = int(sys.argv[1]) if len(sys.argv) > 1 else 3
 SEED = random.SystemRandom().randrange(1 << 32) if len(sys.argv) > 2 else 20261121
@@ -43,6 +46,30 @@ def download_survives_sigkill() -> None:
         hits = run_killed(["download", bench.path("killed"), *common], KILLS, seconds, generator, share_of_parts(bench.path("killed"), bench.path("reference")))
         require_same_parts(bench.path("killed"), bench.path("reference"))
         require(hits >= KILLS - 1, "kills that hit a running job, seed:", hits, SEED)
+
+
+def claims_in(folder: str) -> list[pathlib.Path]:
+    return [claim for claim in pathlib.Path(folder, "_claims").glob("*") if claim.name.isdigit()]
+
+
+def rows_of_run(summary: str) -> int:
+    return json.loads(pathlib.Path(summary).read_text())["download"]["rows_this_run"]
+
+
+def a_second_process_finds_work_in_a_job_of_small_items() -> None:
+    with Workbench(300) as bench, LoopbackWeb(bench.path("corpus"), delay=0.1) as web:
+        command = ["download", bench.path("images"), "--metadata", bench.write_url_table(web.port), "--rows-per-file", "5", "--concurrency", "4", "--allow-private", f"127.0.0.1/32:{web.port}"]
+        first = subprocess.Popen([str(PROGRAM), *command, "--json-summary", bench.path("first.json")], cwd=ROOT, stderr=subprocess.DEVNULL)
+        while first.poll() is None and not list(pathlib.Path(bench.path("images")).glob("part-*")):
+            time.sleep(0.01)
+        num_claimed = len(claims_in(bench.path("images")))
+        run(*command, "--json-summary", bench.path("second.json"))
+        require(first.wait() == 0, "the first process failed")
+        # Eight rows are in hand, and as many as one queue holds may be on their way there.
+        require(num_claimed <= 4 + 64 // 5, "items that the first process had claimed:", num_claimed)
+        require(sorted(keys_of(bench.path("images"))) == [f"{row:012d}" for row in range(300)], "rows")
+        shares = [rows_of_run(bench.path("first.json")), rows_of_run(bench.path("second.json"))]
+        require(sum(shares) == 300 and min(shares) >= 30, "rows of each process:", shares)
 
 
 def process_survives_sigkill() -> None:
@@ -86,4 +113,4 @@ def train_survives_sigkill() -> None:
 
 
 if __name__ == "__main__":
-    main([download_survives_sigkill, process_survives_sigkill, process_of_tars_survives_sigkill, train_survives_sigkill])
+    main([download_survives_sigkill, a_second_process_finds_work_in_a_job_of_small_items, process_survives_sigkill, process_of_tars_survives_sigkill, train_survives_sigkill])

@@ -3,6 +3,7 @@
 #include "darkroom/core/clock.h"
 #include "darkroom/core/log.h"
 #include "darkroom/ingest/job_cleaning.h"
+#include "opening/open_stores.h"
 
 namespace darkroom {
 namespace {
@@ -31,8 +32,10 @@ void add_scratch_flags(VerbDefinition& verb, ScratchFlags& scratch) {
             "most that may lie there; auto: 20 GB, or half of what the disk has free; 0: no disk, then fewer are fetched at a time");
 }
 
-Result<int> run_clean(StoreSet& stores, const std::string& output, VerbContext& context) {
-  DARKROOM_ASSIGN_OR_RETURN(const Location place, stores.resolve(output, Access::kWrite));
+Result<int> run_clean(const ObservationFlags& flags, std::string_view verb, const std::string& output, VerbContext& context) {
+  DARKROOM_ASSIGN_OR_RETURN(const auto observation, JobObservation::start(flags, {.verb = std::string(verb), .output = ""}));
+  const std::unique_ptr<StoreSet> stores = open_job_stores(observation->registry(), context.stop);
+  DARKROOM_ASSIGN_OR_RETURN(const Location place, stores->resolve(output, Access::kWrite));
   DARKROOM_ASSIGN_OR_RETURN(const CleanReport report, clean_job(place, system_clock()));
   context.summary["clean"] = {{"temporaries", report.swept.num_temporaries}, {"uploads", report.swept.num_uploads},
                               {"completed", report.swept.num_completed},     {"claims", report.num_claims},

@@ -2,10 +2,11 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 
 #include "command_line.h"
 #include "darkroom/ingest/selection.h"
-#include "darkroom/stores/stores.h"
+#include "jobs/job_observation.h"
 
 namespace darkroom {
 
@@ -19,7 +20,7 @@ struct ScratchFlags {
 };
 void add_scratch_flags(VerbDefinition& verb, ScratchFlags& scratch);
 
-/// What --clean does instead of the job.
-Result<int> run_clean(StoreSet& stores, const std::string& output, VerbContext& context);
+/// What --clean does instead of the job of `verb`: with its output alone.
+Result<int> run_clean(const ObservationFlags& flags, std::string_view verb, const std::string& output, VerbContext& context);
 
 }  // namespace darkroom

@@ -192,6 +192,9 @@ struct ItemJob {
   std::function<std::string*(Body&)> spillable = {};
   /// Rows of a body; null: each is one.
   std::function<int64_t(const Body&)> num_rows = {};
+  /// Waits until the middle has use for more pieces than it was given, before another item is asked for: an item that is taken is no other
+  /// process's any more. Null: it always has. Errors end the run.
+  std::function<Status()> wait_for_demand = {};
 };
 
 struct ItemPipelineOptions {
@@ -282,6 +285,9 @@ class ItemRun {
       // The place first, so that an item that was taken is begun at once.
       if (!out.waiting([&] { return wait_for_place(out.stop()); })) {
         return Status::cancelled("stopped before an item");
+      }
+      if (job_.wait_for_demand) {
+        DARKROOM_RETURN_IF_ERROR(out.waiting([&] { return job_.wait_for_demand(); }));
       }
       const Clock::Instant asked = options_.trace == nullptr ? Clock::Instant() : options_.trace->now();
       DARKROOM_ASSIGN_OR_RETURN(auto item, out.starving([&] { return source_.next(out.stop()); }));

@@ -31,6 +31,9 @@ struct PendingWork {
   int64_t part_rows_out = 0;
   int64_t part_bytes = 0;
   int64_t rewritten_bytes = 0;  ///< Of those whose failed rows are redone: all of it is read and written anew, and the old one stays.
+  // The last run of this job that ended well and whose speed is known (download); 0: none.
+  int64_t run_rows = 0;
+  double run_seconds = 0;
   // What a job's tables say of the bytes of what they list (download).
   std::string size_column = {};  ///< "": none says it.
   int64_t sized_rows = 0;        ///< Rows that were looked at,

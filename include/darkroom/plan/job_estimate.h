@@ -8,6 +8,7 @@
 #include "darkroom/core/result.h"
 #include "darkroom/ingest/job_summary.h"
 #include "darkroom/plan/catalogue.h"
+#include "darkroom/plan/measured.h"
 
 namespace darkroom {
 
@@ -29,6 +30,7 @@ struct JobOutlook {
   Known row_bytes = {};         ///< Of a good row in the output.
   Known row_bytes_in = {};      ///< Fetched for a good row besides input_bytes; 0: nothing.
   Known rows_per_second = {};
+  bool is_rate_measured = false;  ///< By a run, not put together from the catalogue.
   bool reads_objects = false;   ///< The inputs lie in a store that counts requests,
   bool writes_objects = false;  ///< or the output does.
 };
@@ -57,9 +59,11 @@ Range slower_of(const Range& a, const Range& b);
 /// The rate of two things that share the same processors; either rate is what all of them reach alone.
 Range shared_by(const Range& a, const Range& b);
 
-/// The outlook of a download, or of a process job, from what a dry run found; what the job itself does not tell comes from the catalogue.
-/// `num_cores` work. Errors: kFailedPrecondition (the catalogue lacks a figure).
-Result<JobOutlook> download_outlook(const StageSummary& summary, const Catalogue& catalogue, int num_cores);
+/// The outlook of a download, or of a process job, from what a dry run found; what the job itself does not tell comes from another job that
+/// was `measured`, then from the catalogue. Of speeds the measured one comes first, because it was named. `num_cores` work. Errors:
+/// kFailedPrecondition (the catalogue lacks a figure; nothing of a download was measured).
+Result<JobOutlook> download_outlook(const StageSummary& summary, const Catalogue& catalogue, int num_cores,
+                                    const MeasuredRates& measured = {});
 Result<JobOutlook> process_outlook(const StageSummary& summary, const Catalogue& catalogue, int num_cores);
 
 /// Objects up to this size are one PUT; larger ones are parts of this size (docs/stores.md).

@@ -13,6 +13,11 @@
 
 namespace darkroom {
 
+/// Whether a path is a pattern of names.
+bool has_wildcard(std::string_view path);
+/// Where the names that a pattern asks for begin: the folder above its first wildcard; of a path without one the path. Pure.
+std::string folder_above_wildcards(const std::string& path);
+
 /// Whether the names of a path fit a pattern, one a level; "**" stands for any number of levels. Takes time in proportion to the product of
 /// both. Pure.
 bool path_fits(std::span<const std::string> pattern, std::span<const std::string> names);

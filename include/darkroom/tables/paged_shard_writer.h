@@ -6,7 +6,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <limits>
-#include <map>
 #include <memory>
 #include <optional>
 #include <span>
@@ -18,14 +17,11 @@
 
 namespace darkroom {
 
-enum class ColumnCodec { kNone, kZstd };
-
 struct PagedShardOptions {
   int64_t row_group_bytes = 64 << 20;  ///< A row group ends with the row that brings it to this many bytes of values,
   int64_t row_group_rows = std::numeric_limits<int64_t>::max();  ///< or to this many rows.
-  int zstd_level = 3;                                            ///< Level of the compressed columns.
-  std::map<std::string, ColumnCodec> codecs = {};                ///< Exceptions. Default: kNone for binary and list columns, else kZstd.
-  /// The column whose values come apart from the batches and go to the file page by page, or nothing. The schema's first, binary, kNone:
+  int zstd_level = 3;                                            ///< Of the columns that are neither bytes nor lists; these are not compressed.
+  /// The column whose values come apart from the batches and go to the file page by page, or nothing. The schema's first, binary:
   /// readers that split a file (Spark) take a row group to begin where its first column does, so what is written first must be first.
   std::string streamed_column = {};
 
@@ -50,7 +46,7 @@ struct FinishedShard {
 /// Memory: the batches of one row group, and up to 1 MiB and a row of streamed bytes. Thread safety: one object, one thread.
 class PagedShardWriter {
  public:
-  /// Errors: kInvalidArgument (options; two columns of one name; a streamed column that is not the first, not binary or compressed) and the
+  /// Errors: kInvalidArgument (options; two columns of one name; a streamed column that is not the first or not binary) and the
   /// object's.
   static Result<std::unique_ptr<PagedShardWriter>> open(std::unique_ptr<PendingObject> object, std::shared_ptr<arrow::Schema> schema,
                                                         const PagedShardOptions& options = {});

@@ -61,8 +61,6 @@ struct FetchRequest {
 struct FetchReply {
   uint64_t id;
   RowResult<std::string> body;          ///< The bytes exactly as served (no content decoding), or why there are none.
-  std::string final_url = {};           ///< After redirects, as it is asked for; empty when the first one cannot be.
-  std::string content_type = {};        ///< As the server says; empty if it says nothing.
   int http_status = 0;                  ///< Of the last response; 0 if the last attempt had none.
   int num_retries = 0;                  ///< Attempts after the first, those after a pause of the host too; redirects are none.
   int64_t num_bytes = 0;                ///< Body bytes received over all attempts.
@@ -127,6 +125,10 @@ class Fetcher {
   bool submit(FetchRequest request);
   /// The next finished request, in any order. Blocks; nullopt when closed and drained, cancelled, or failed.
   std::optional<FetchReply> next();
+  /// Waits until more requests are of use: until fewer than two for each concurrent transfer are on the wire, wait for a place or have a
+  /// reply that is not taken. Those that a place does not help (slow ones, back-offs, hosts in trouble) are not counted. False after
+  /// cancel(), or when the fetcher has failed.
+  bool wait_for_demand();
   /// No more requests; those inside are finished.
   void close();
   /// Drops everything; blocked calls return at once.

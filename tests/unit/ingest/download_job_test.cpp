@@ -430,6 +430,25 @@ TEST_F(DownloadJob, a_dry_run_writes_and_fetches_nothing) {
   EXPECT_EQ(web_.web().num_requests(), 0);
 }
 
+TEST_F(DownloadJob, a_dry_run_knows_how_fast_the_last_run_was) {
+  add_pictures(120);
+  web_.start();
+  DownloadOptions options = web_.options(output());
+  options.selection.limit = 99;
+  download(options);
+  EXPECT_FALSE(std::filesystem::exists(output() + "/_speed.json")) << "so few rows say little";
+  std::filesystem::remove_all(output());
+  options.selection.limit = 110;
+  const StageSummary done = download(options);
+  options.selection.limit = -1;
+  options.dry_run = true;
+  const PendingWork work = download(options).pending_work;
+  EXPECT_EQ(work.run_rows, 110);
+  EXPECT_EQ(work.run_seconds, done.seconds);
+  ASSERT_TRUE(write_file_atomic(local_files(), output() + "/_speed.json", R"({"version": 1, "rows": "many", "seconds": 0})").is_ok());
+  EXPECT_EQ(download(options).pending_work.run_rows, 0);
+}
+
 TEST_F(DownloadJob, a_stop_keeps_what_was_complete) {
   add_pictures(25);
   web_.add_trouble("hang", {{"trouble", "hang"}});

@@ -52,6 +52,7 @@ class Albums : public ItemSource {
 
   Result<std::shared_ptr<ItemInWork>> next(std::stop_token) override {
     const int64_t number = next_++;
+    ++num_asked;
     if (number == fails_at) {
       return Status::unavailable("the list cannot be read:", number);
     }
@@ -79,6 +80,7 @@ class Albums : public ItemSource {
   }
 
   int64_t fails_at = -1, commit_fails_at = -1;
+  std::atomic<int64_t> num_asked = 0;
   std::map<int64_t, std::vector<std::string>> committed;  // Of the commit thread, then of the test.
 
  private:
@@ -267,7 +269,8 @@ struct AlbumRun {
           return std::unique_ptr<ItemWriter<Picture>>(std::make_unique<AlbumWriter>(number, add_fails_at, finish_fails_at));
         },
         .spillable = [](Picture& picture) { return &picture.bytes; },
-        .num_rows = num_rows};
+        .num_rows = num_rows,
+        .wait_for_demand = wait_for_demand};
     Status status;
     {
       ItemRun<Picture> run(albums, std::move(job), intake, &*pool, options, &metrics, stop.get_token());
@@ -297,6 +300,7 @@ struct AlbumRun {
   bool no_reader = false;
   size_t page_bytes = 0;
   int64_t read_fails_at = -1, open_fails_at = -1, add_fails_at = -1, finish_fails_at = -1;
+  std::function<Status()> wait_for_demand = {};
   const ItemRun<Picture>* running = nullptr;
   int64_t num_committed = -1;
 };
@@ -307,6 +311,26 @@ std::vector<int64_t> some_sizes(int64_t num_items) {
     sizes.push_back(item * 7 % 23);  // 0, 7, 14, 21, 5, ...
   }
   return sizes;
+}
+
+TEST(ItemRun, asks_for_an_item_when_its_middle_wants_more) {
+  AlbumRun test({3, 3, 3});
+  std::vector<int64_t> asked;
+  test.wait_for_demand = [&] {
+    asked.push_back(test.albums.num_asked);
+    return Status();
+  };
+  ASSERT_TRUE(test.run().is_ok());
+  EXPECT_EQ(asked, (std::vector<int64_t>{0, 1, 2, 3})) << "before each item, and before it learns that there is none";
+  test.albums.expect_all();
+}
+
+TEST(ItemRun, ends_when_its_middle_wants_no_more) {
+  AlbumRun test({3, 3, 3});
+  test.wait_for_demand = [&] { return test.albums.num_asked == 0 ? Status() : Status::resource_exhausted("no sockets:", 1); };
+  EXPECT_EQ(test.run().message(), "no sockets: 1");
+  EXPECT_EQ(test.albums.num_asked, 1);
+  test.expect_nothing_left();
 }
 
 class ItemRunSizes : public ::testing::TestWithParam<std::tuple<int64_t, int, int, size_t>> {};

@@ -5,7 +5,9 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <condition_variable>
 #include <future>
+#include <mutex>
 #include <thread>
 
 #include "darkroom/files/claim.h"
@@ -171,6 +173,123 @@ TEST_F(JobRuns, an_item_that_somebody_is_at_hides_none_that_is_free) {
   ASSERT_EQ(*renew_claim(claim(0), "living", clock_), ClaimHolder::kOurs);
   clock_.advance(std::chrono::seconds(2));
   EXPECT_EQ(take(*run)->number, 1);
+}
+
+/// A process' pipeline over its run of the job: it wants rows while fewer than ten are in hand, and passes none on before it may.
+class HeldPipeline {
+ public:
+  static constexpr int64_t kRowsInHand = 10;
+
+  explicit HeldPipeline(JobRun& run) : run_(run) {}
+
+  Status execute() {
+    using Piece = ItemPiece<int64_t>;
+    ItemJob<int64_t> job{
+        .make_reader = [this](int) -> Result<std::unique_ptr<ItemReader<int64_t>>> {
+          return std::unique_ptr<ItemReader<int64_t>>(std::make_unique<Reader>(*this));
+        },
+        .add_middle =
+            [this](Pipeline& pipeline, BoundedQueue<Piece>& read, BoundedQueue<Piece>& done) {
+              pipeline.add_source<Piece>(
+                  "hold", 1, [this, &read](int, Emitter<Piece>& out) { return pass_on(read, out); }, done);
+            },
+        .open_writer = [this](const std::shared_ptr<ItemInWork>& item) -> Result<std::unique_ptr<ItemWriter<int64_t>>> {
+          return std::unique_ptr<ItemWriter<int64_t>>(std::make_unique<Writer>(run_.plan(), static_cast<JobItem&>(*item).work));
+        },
+        .wait_for_demand =
+            [this] {
+              std::unique_lock lock(mutex_);
+              changed_.wait(lock, [&] { return num_in_hand_ < kRowsInHand; });
+              return Status();
+            }};
+    BodyMemory intake(1 << 20);
+    ItemRun<int64_t> items(run_, std::move(job), intake, nullptr, {.max_open_items = 64}, nullptr, {});
+    const Status status = items.execute();
+    num_committed = items.num_committed();
+    return status;
+  }
+  void let_go() {
+    const std::lock_guard hold(mutex_);
+    may_pass_ = true;
+    changed_.notify_all();
+  }
+  /// Until it wants no more.
+  void wait_until_full() {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [&] { return num_in_hand_ >= kRowsInHand; });
+  }
+
+  std::atomic<int64_t> num_committed = -1;
+
+ private:
+  struct Reader : ItemReader<int64_t> {
+    explicit Reader(HeldPipeline& of) : of(of) {}
+    Status read(ItemIntake<int64_t>& intake) override {
+      const WorkItem& work = static_cast<JobItem&>(*intake.item()).work;
+      of.count(work.num_rows);
+      for (int64_t row = 0; row < work.num_rows; ++row) {
+        DARKROOM_RETURN_IF_ERROR(intake.admit(1));
+        DARKROOM_RETURN_IF_ERROR(intake.emit(row));
+      }
+      return {};
+    }
+    HeldPipeline& of;
+  };
+  struct Writer : ItemWriter<int64_t> {
+    Writer(JobPlan& plan, const WorkItem& work) : plan(plan), work(work) {}
+    Status add(int64_t, int64_t) override { return {}; }
+    Result<std::unique_ptr<FinishedItem>> finish() override {
+      DARKROOM_ASSIGN_OR_RETURN(FinishedShard shard, write_item(plan, work));
+      return std::unique_ptr<FinishedItem>(std::make_unique<FinishedPart>(std::move(shard), tally_of(work)));
+    }
+    JobPlan& plan;
+    const WorkItem work;
+  };
+
+  void count(int64_t num_rows) {
+    const std::lock_guard hold(mutex_);
+    num_in_hand_ += num_rows;
+    changed_.notify_all();
+  }
+  Status pass_on(BoundedQueue<ItemPiece<int64_t>>& read, Emitter<ItemPiece<int64_t>>& out) {
+    while (auto piece = read.pop(out.stop())) {
+      {
+        std::unique_lock lock(mutex_);
+        changed_.wait(lock, [&] { return may_pass_; });
+      }
+      DARKROOM_RETURN_IF_ERROR(out.emit(*std::move(piece)));
+      count(-1);
+    }
+    return {};
+  }
+
+  JobRun& run_;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  int64_t num_in_hand_ = 0;
+  bool may_pass_ = false;
+};
+
+TEST_F(JobRuns, a_second_process_finds_work_in_a_job_of_small_items) {
+  add_input(files_, "b.parquet", 60 * 5);
+  const auto one = start("one");
+  const auto two = start("two");
+  HeldPipeline slow(*one), quick(*two);
+  std::jthread first([&] { EXPECT_TRUE(slow.execute().is_ok()); });
+  slow.wait_until_full();
+  quick.let_go();
+  std::jthread second([&] { EXPECT_TRUE(quick.execute().is_ok()); });
+  EXPECT_TRUE(clock_.await_waiting(3)) << "the second one has done all but what the first one has, and waits for that";
+  slow.let_go();
+  while (slow.num_committed < 0 || quick.num_committed < 0) {
+    clock_.advance(std::chrono::seconds(1));
+    std::this_thread::yield();
+  }
+  first.join();
+  second.join();
+  EXPECT_EQ(slow.num_committed, 2) << "items of five rows, ten rows in hand";
+  EXPECT_EQ(quick.num_committed, 65 - 2);
+  EXPECT_EQ(two->plan().num_lost_races(), 0);
 }
 
 /// Claims on files that fail, or that wait within a change, when they are told to.

@@ -185,6 +185,41 @@ TEST(DownloadOutlook, the_jobs_own_rows_tell_more_than_a_column_and_that_more_th
   EXPECT_EQ(download_outlook(summary, Catalogue(), 4).status().code(), StatusCode::kFailedPrecondition);
 }
 
+TEST(DownloadOutlook, a_speed_that_was_measured_takes_the_place_of_the_assumed_one) {
+  StageSummary summary = dry_run(7'200'000);
+  JobOutlook got = download_outlook(summary, round_catalogue(), 4).value();
+  EXPECT_FALSE(got.is_rate_measured);
+  EXPECT_THAT(estimate_job(got, round_catalogue())->to_text(), AllOf(HasSubstr("by an estimated rate"), HasSubstr("assumed: the lower of")));
+  summary.pending_work.run_rows = 1000;
+  summary.pending_work.run_seconds = 5;
+  got = download_outlook(summary, round_catalogue(), 4).value();
+  EXPECT_EQ(got.rows_per_second.value, (Range{200, 200}));
+  EXPECT_THAT(estimate_job(got, round_catalogue())->to_text(),
+              AllOf(HasSubstr("time: 10 hours"), HasSubstr("by a measured rate"), HasSubstr("the last run of this job, 1000 rows in 5 s")));
+  summary.pending_work.run_rows = 99;  // Too few to tell.
+  EXPECT_FALSE(download_outlook(summary, round_catalogue(), 4)->is_rate_measured);
+}
+
+TEST(DownloadOutlook, a_job_that_is_named_tells_what_this_one_does_not) {
+  StageSummary summary = dry_run(1000);
+  summary.pending_work.run_rows = 1000;
+  summary.pending_work.run_seconds = 5;
+  const MeasuredRates measured{
+      .from = "other", .download = MeasuredRate{.per_second = 50}, .picture_bytes = 70'000, .download_success = 0.8};
+  JobOutlook got = download_outlook(summary, round_catalogue(), 4, measured).value();
+  EXPECT_EQ(got.rows_per_second.value, (Range{50, 50}));
+  EXPECT_EQ(got.rows_per_second.from, "measured by other");
+  EXPECT_EQ(got.good_percent.value, (Range{80, 80}));
+  EXPECT_EQ(got.row_bytes_in.value, (Range{70'000, 70'000}));
+  summary.pending_work.part_rows_in = 10'000;
+  summary.pending_work.part_rows_out = 10'000;
+  summary.pending_work.part_bytes = 10'000 * 60'000LL;
+  got = download_outlook(summary, round_catalogue(), 4, measured).value();
+  EXPECT_EQ(got.good_percent.value, (Range{100, 100})) << "its own rows tell more";
+  EXPECT_EQ(got.row_bytes_in.value, (Range{60'000, 60'000}));
+  EXPECT_EQ(download_outlook(summary, round_catalogue(), 4, {.from = "a run"}).status().code(), StatusCode::kFailedPrecondition);
+}
+
 TEST(ProcessOutlook, decoding_and_encoding_share_the_cores) {
   StageSummary summary = dry_run(1000);
   summary.pending_work.encoded_row_bytes = 4096;

@@ -8,7 +8,9 @@
 #include <utility>
 
 #include "darkroom/feed/stored_run.h"
+#include "darkroom/files/posix_store.h"
 #include "darkroom/image/png.h"
+#include "darkroom/ingest/job_inputs.h"
 #include "darkroom/nn/checkpoint_folder.h"
 #include "darkroom/show/inspect.h"
 #include "darkroom/show/run_report.h"
@@ -58,6 +60,18 @@ class InspectRemote : public testing::Test {
   void write_summary() { ASSERT_TRUE(write_file_atomic(local_files(), folder_.path("images/_summary.json"), summary_.dump()).is_ok()); }
   void remove(const std::string& name) { ASSERT_TRUE(local_files().remove_file(folder_.path("images/" + name)).is_ok()); }
 
+  /// A job of one input of so many rows, four an item.
+  void write_pins(int64_t num_rows) {
+    std::filesystem::remove(folder_.path("images/_inputs.parquet"));
+    const JobIdentity identity{.verb = "download", .fields = {{"a", 1}}, .rows_per_file = 4};
+    const Location output{.store = &local_store(), .path = folder_.path("images")};
+    const std::string job = nlohmann::json{{"version", kJobFormatVersion}, {"job", identity.hash()}, {"identity", identity.to_json()}}.dump();
+    ASSERT_TRUE(write_file_atomic(local_files(), folder_.path("images/_job.json"), job).is_ok());
+    const JobInput input{.name = "urls.parquet", .size_bytes = 100, .tail_sha256 = "x", .num_rows = num_rows};
+    const auto written = darkroom::write_pins(output, identity, 0, {input});
+    ASSERT_TRUE(written.is_ok()) << written.status().to_string();
+  }
+
   InspectReport verify_local() {
     auto report = inspect(local_files(), {.uri = folder_.path("images"), .verify = true}, {});
     EXPECT_TRUE(report.is_ok()) << report.status().to_string();
@@ -102,6 +116,39 @@ TEST_F(InspectRemote, verify_finds_a_missing_part_by_its_item) {
   remove(part_name(1));
   remove(part_name(2));
   EXPECT_THAT(verify_local().damage, ElementsAre(AllOf(HasSubstr("parts are missing"), HasSubstr("2 1, 2"))));
+}
+
+TEST_F(InspectRemote, verify_finds_missing_parts_at_the_end_by_the_pinned_list) {
+  write_part(0, part_name(0));
+  write_pins(20);  // Items of four rows: five.
+  EXPECT_THAT(verify_local().damage, ElementsAre(AllOf(HasSubstr("parts are missing: 4 of 5 items have no part"), HasSubstr("1, 2, 3, 4"))));
+  write_part(3, part_name(3));
+  EXPECT_THAT(verify_local().damage, ElementsAre(AllOf(HasSubstr("3 of 5 items have no part"), HasSubstr("1, 2, 4"))));
+  write_pins(12);
+  EXPECT_THAT(verify_local().damage, ElementsAre(HasSubstr("items before the last one have none")));
+}
+
+TEST_F(InspectRemote, verify_expects_no_more_than_a_run_was_asked_for) {
+  write_dataset(3);
+  write_pins(20);
+  EXPECT_THAT(verify_local().damage, IsEmpty()) << "a run of three items ended well and left its summary";
+  write_part(3, part_name(3));
+  EXPECT_THAT(verify_local().damage, ElementsAre(HasSubstr("1 of 5 items have no part"))) << "a later run has not ended";
+  remove(part_name(3));
+  remove("_summary.json");
+  EXPECT_THAT(verify_local().damage, ElementsAre(HasSubstr("2 of 5 items have no part")));
+  remove(part_name(2));
+  write_part(2, "part-000002-r00003.parquet");
+  EXPECT_THAT(verify_local().damage, IsEmpty()) << "--limit cut the last item";
+}
+
+TEST_F(InspectRemote, a_damaged_pinned_list_is_a_finding) {
+  write_dataset(3);
+  write_pins(12);
+  remove("_summary.json");
+  EXPECT_THAT(verify_local().damage, IsEmpty());
+  ASSERT_TRUE(write_file_atomic(local_files(), folder_.path("images/_inputs.parquet"), "no list").is_ok());
+  EXPECT_THAT(verify_local().damage, ElementsAre(HasSubstr("the list of pinned inputs is damaged")));
 }
 
 TEST_F(InspectRemote, verify_finds_a_part_that_is_there_twice_and_one_that_is_another) {

@@ -146,6 +146,8 @@ TEST_F(MeasuredRun, of_a_job_is_its_record_or_its_summary) {
   EXPECT_EQ(job->download_success, 0.8);
   EXPECT_EQ(job->picture_bytes, 100);
   EXPECT_FALSE(job->download);
+  write("images/_speed.json", R"({"version": 1, "rows": 300, "seconds": 4})");
+  EXPECT_EQ(of(folder_.path("images"))->download->per_second, 75);
   write("download.json", R"({"download": {"rows_in": 10, "rows_out": 9, "rows_per_second": 4.5}})");
   const auto download = of(folder_.path("download.json"));
   ASSERT_TRUE(download.is_ok()) << download.status().to_string();

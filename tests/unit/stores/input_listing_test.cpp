@@ -38,6 +38,19 @@ class InputListing : public testing::Test {
   MemoryFileSystem files_;
 };
 
+TEST(Wildcards, names_begin_above_the_first_one) {
+  for (const auto& [path, folder] : std::vector<std::pair<std::string, std::string>>{{"a/b", "a/b"},
+                                                                                     {"a/b/*.parquet", "a/b"},
+                                                                                     {"a/b*/c/d", "a"},
+                                                                                     {"a/part-[0-4]?", "a"},
+                                                                                     {"/*", "/"},
+                                                                                     {"**", "."},
+                                                                                     {"", ""}}) {
+    EXPECT_EQ(folder_above_wildcards(path), folder) << path;
+    EXPECT_EQ(has_wildcard(path), path != folder) << path;
+  }
+}
+
 TEST_F(InputListing, what_hidden_folders_of_a_disk_hold_is_not_looked_at) {
   const TemporaryFolder folder;
   for (const char* path : {"b.parquet", "sub/c.csv", "sub.csv", ".cache/x.parquet", "_superseded/y.parquet"}) {

@@ -240,7 +240,7 @@ std::string row_groups_text(const parquet::FileMetaData& metadata) {
 
 /// What Arrow's own writer makes of the rows, with our properties and in row groups of so many rows.
 std::string write_with_arrow(const arrow::RecordBatch& rows, const std::vector<int64_t>& group_rows) {
-  const auto properties = make_shard_properties(*rows.schema(), {}, 3, "test").value();
+  const auto properties = make_shard_properties(*rows.schema(), 3, "test").value();
   const auto sink = arrow::io::BufferOutputStream::Create().ValueOrDie();
   auto writer = parquet::arrow::FileWriter::Open(*rows.schema(), arrow::default_memory_pool(), sink, properties).ValueOrDie();
   int64_t first = 0;
@@ -390,12 +390,10 @@ TEST(PagedShardWriter, refuses_wrong_options_and_uses) {
   for (const int level : {-1, 0, 23}) {
     EXPECT_EQ(code({.zstd_level = level}), StatusCode::kInvalidArgument) << level;
   }
-  EXPECT_EQ(code({.codecs = {{"none", ColumnCodec::kNone}}}), StatusCode::kInvalidArgument);
   EXPECT_EQ(code({}, arrow::schema({text, text})), StatusCode::kInvalidArgument);
   EXPECT_EQ(code({.streamed_column = "none"}), StatusCode::kInvalidArgument);
   EXPECT_EQ(code({.streamed_column = "image"}, arrow::schema({text, binary})), StatusCode::kInvalidArgument);
   EXPECT_EQ(code({.streamed_column = "text"}, arrow::schema({text, binary})), StatusCode::kInvalidArgument);
-  EXPECT_EQ(code({.codecs = {{"image", ColumnCodec::kZstd}}, .streamed_column = "image"}), StatusCode::kInvalidArgument);
   EXPECT_EQ(code({.row_group_bytes = 1, .row_group_rows = 1, .zstd_level = 1, .streamed_column = "image"}), StatusCode::kOk);
   EXPECT_EQ(code({.row_group_bytes = 1, .row_group_rows = 1, .zstd_level = 22, .streamed_column = "image"}), StatusCode::kOk);
 
@@ -408,14 +406,6 @@ TEST(PagedShardWriter, refuses_wrong_options_and_uses) {
   EXPECT_THROW((void)whole->num_rows_taken(), CheckFailure);
   ASSERT_TRUE(whole->finish({}).is_ok());
   EXPECT_THROW((void)whole->finish({}), CheckFailure);
-}
-
-TEST(PagedShardWriter, a_compressed_binary_column_goes_through_arrow) {
-  ShardStore out;
-  const auto rows = images_of({100'000, -1, 0});
-  ASSERT_TRUE(out.write("part", {rows}, {.codecs = {{"image", ColumnCodec::kZstd}}}).is_ok());
-  EXPECT_LT(out.bytes("part").size(), 10'000u);
-  EXPECT_TRUE(joined(read_with_arrow(out.bytes("part")))->Equals(*rows));
 }
 
 TEST(PagedShardWriter, the_second_writer_of_a_name_finds_it_there) {

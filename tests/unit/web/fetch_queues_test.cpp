@@ -21,7 +21,7 @@ void answer_all(FetchQueues& queues) {
   for (const ReadRequest& request : requests) {
     replies.push_back({{request.id, RowError{RowErrorCode::kBadUrl}}, request.id});
   }
-  queues.publish(replies);
+  queues.publish(replies, 0);
   EXPECT_TRUE(replies.empty());
 }
 
@@ -51,6 +51,29 @@ TEST(FetchQueues, a_request_is_inside_until_its_reply_is_taken) {
   EXPECT_TRUE(takes);
 }
 
+TEST(FetchQueues, more_are_wanted_when_few_are_in_hand) {
+  FetchQueues queues(9);
+  EXPECT_TRUE(queues.wait_for_demand(1));
+  ASSERT_EQ(queues.submit(request_of(1)), Entry::kFirst);
+  ASSERT_EQ(queues.submit(request_of(2)), Entry::kQueued);
+  EXPECT_TRUE(queues.wait_for_demand(3)) << "two wait";
+  int step = 0;  // Ordered by the lock.
+  std::vector<ReadRequest> requests;
+  std::vector<UntakenReply> replies;
+  std::jthread thread([&] {
+    queues.take_requests(requests);
+    step = 1;
+    queues.publish(replies, 2);
+    step = 2;
+    replies.push_back({{1, RowError{RowErrorCode::kBadUrl}}, 1});
+    queues.publish(replies, 1);
+    step = 3;
+    EXPECT_TRUE(queues.take_reply());
+  });
+  EXPECT_TRUE(queues.wait_for_demand(2));
+  EXPECT_EQ(step, 3) << "a request that was taken, one in hand and an untaken reply count alike";
+}
+
 TEST(FetchQueues, closed_ones_give_out_what_is_inside_and_end) {
   FetchQueues queues(2);
   ASSERT_EQ(queues.submit(request_of(1)), Entry::kFirst);
@@ -68,7 +91,9 @@ TEST(FetchQueues, cancelled_ones_let_all_go_who_wait) {
   ASSERT_EQ(queues.submit(request_of(1)), Entry::kFirst);
   std::jthread submits([&] { EXPECT_EQ(queues.submit(request_of(2)), Entry::kRefused); });
   std::jthread takes([&] { EXPECT_FALSE(queues.take_reply()); });
+  std::jthread asks([&] { EXPECT_FALSE(queues.wait_for_demand(1)); });
   queues.cancel();
+  asks.join();
   submits.join();
   takes.join();
   answer_all(queues);

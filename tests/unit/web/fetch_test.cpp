@@ -28,8 +28,6 @@ TEST(fetch, gives_the_bytes_as_served) {
   const FetchReply reply = fetch_one(web.options(), web.url("/a.jpg"));
   ASSERT_EQ(outcome(reply), "ok");
   EXPECT_EQ(*reply.body, web.picture());
-  EXPECT_EQ(reply.final_url, web.url("/a.jpg"));
-  EXPECT_EQ(reply.content_type, "image/jpeg");
   EXPECT_EQ(reply.http_status, 200);
   EXPECT_EQ(reply.num_retries, 0);
   EXPECT_EQ(reply.num_bytes, static_cast<int64_t>(FetchWeb::kPictureBytes));
@@ -64,7 +62,7 @@ TEST(fetch, hands_on_a_page_that_is_no_picture) {
   web.start();
   const FetchReply reply = fetch_one(web.options(), web.url("/a.jpg"));
   ASSERT_EQ(outcome(reply), "ok");
-  EXPECT_EQ(reply.content_type, "text/html");
+  EXPECT_NE(*reply.body, web.picture());
 }
 
 TEST(fetch, encodes_spaces_and_other_letters_of_a_url) {
@@ -75,7 +73,7 @@ TEST(fetch, encodes_spaces_and_other_letters_of_a_url) {
   EXPECT_EQ(outcome(fetch_one(web.options(), "  " + web.url("/a b\xC3\xA9.jpg") + "\n")), "ok");
 }
 
-TEST(fetch, follows_redirects_and_names_the_last_url) {
+TEST(fetch, follows_redirects) {
   FetchWeb web;
   web.add_route("/a.jpg", {});
   web.add_route("/moved", {{"trouble", "redirect"}, {"location", "/a.jpg"}, {"status", 301}});
@@ -83,7 +81,6 @@ TEST(fetch, follows_redirects_and_names_the_last_url) {
   const FetchReply reply = fetch_one(web.options(), web.url("/moved"));
   ASSERT_EQ(outcome(reply), "ok");
   EXPECT_EQ(*reply.body, web.picture());
-  EXPECT_EQ(reply.final_url, web.url("/a.jpg"));
   EXPECT_EQ(reply.num_retries, 0);
 }
 
@@ -215,10 +212,7 @@ TEST(fetch, a_reply_has_nothing_of_the_one_before) {
   const FetchReply refused = fetch_with(*fetcher, "http://10.0.0.1/");
   EXPECT_EQ(outcome(refused), "blocked_host");
   EXPECT_EQ(refused.http_status, 0);
-  EXPECT_EQ(refused.content_type, "");
-  EXPECT_EQ(refused.final_url, "http://10.0.0.1/");
   const FetchReply unsent = fetch_with(*fetcher, "ftp://10.0.0.1/");
-  EXPECT_EQ(unsent.final_url, "");
   EXPECT_EQ(unsent.num_bytes, 0);
 }
 

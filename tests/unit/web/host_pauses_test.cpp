@@ -40,6 +40,34 @@ TEST_F(PausedHosts, retry_after_pauses_the_whole_host_outside_the_deadlines) {
   EXPECT_EQ(scheduler_.num_parked_hosts(), 0u);
 }
 
+TEST_F(PausedHosts, rows_that_no_place_would_help_are_set_aside) {
+  add_rows(1, 40);
+  add(50, "b");
+  EXPECT_EQ(scheduler_.num_set_aside(), 0u) << "they wait for places";
+  auto attempt = scheduler_.take(now_);
+  ASSERT_EQ(report(attempt, status(429, seconds(120))), VerdictKind::kPark);
+  EXPECT_EQ(scheduler_.num_set_aside(), 40u);
+  attempt = scheduler_.take(now_);
+  ASSERT_EQ(report(attempt, status(500)), VerdictKind::kRetry);
+  EXPECT_EQ(scheduler_.num_set_aside(), 41u) << "a back-off";
+  now_ += seconds(120);
+  Attempts taken = take_all();
+  EXPECT_EQ(scheduler_.num_set_aside(), 0u);
+  EXPECT_EQ(scheduler_.num_waiting(), 40 - (taken.size() - 1));
+}
+
+TEST_F(PausedHosts, rows_behind_the_probe_of_a_breaker_are_set_aside) {
+  open_breaker("a", 20);
+  add_rows(1, 5);
+  EXPECT_EQ(scheduler_.num_set_aside(), 5u);
+  now_ += seconds(30);
+  Attempts taken = take_all();
+  ASSERT_EQ(rows_of(taken), Rows{1});
+  EXPECT_EQ(scheduler_.num_set_aside(), 4u);
+  EXPECT_EQ(report(taken[0], good()), VerdictKind::kFinish);
+  EXPECT_EQ(scheduler_.num_set_aside(), 0u);
+}
+
 // One row that is slow to be answered would hold up all of a host that is well.
 TEST_F(PausedHosts, after_a_pause_that_the_host_asked_for_all_its_places_are_free) {
   add_rows(1, 5);

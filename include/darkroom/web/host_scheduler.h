@@ -119,7 +119,7 @@ class HostScheduler {
   bool has_more(const std::string& host) const;
   int num_on_wire(const std::string& host) const;  ///< Of this host.
 
-  size_t num_waiting() const { return num_waiting_; }            ///< Attempts inside.
+  size_t num_waiting() const { return num_waiting_; }  ///< Attempts inside.
   /// Of these, those that no place would help: in a back-off, or of a host that is paused or has yet to answer after its breaker opened.
   size_t num_set_aside() const { return backing_off_.size() + num_with_trouble_; }
   size_t num_on_wire() const { return num_on_wire_; }            ///< Taken and not yet reported.

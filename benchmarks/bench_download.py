@@ -1,15 +1,17 @@
 #!/usr/bin/env python3
 """Rows per CPU second of `darkroom download` beside img2dataset and urllib: plain bodies to Parquet, new https connections, full validation.
 
-  benchmarks/bench_download.py [--rounds 3] [--peers PYTHON] [NAME...]      NAME: bodies loops https full process; without one all
+  benchmarks/bench_download.py [--rounds 3] [--peers PYTHON] [--judge] [NAME...]      NAME: bodies loops https full process; without one all
 
 The servers run on the last core, what is measured on the others. A figure is the CPU seconds (user and system, children included) of a
 large run less those of a small one, so that the start of a program does not count. Both take turns. Every answer is checked before its
 time counts: all rows are there, and the bytes of ours are those of the server. PYTHON is an environment with img2dataset
-(pip install img2dataset==1.47.0); without it only darkroom and urllib run.
+(pip install img2dataset==1.47.0); without it only darkroom and urllib run. The last table sets the figures of this run, each the median of
+its rounds, beside the goals; with --judge the exit code is 1 when one of them was not reached, or not measured.
 """
 import argparse
 import contextlib
+import dataclasses
 import hashlib
 import json
 import os
@@ -36,6 +38,56 @@ URLLIB_THREADS = 16
 ROUTE = 100_000  # Different paths of the server; each names one of the bodies.
 
 Rates = dict[str, list[float]]
+
+OURS, ALL_CORES = "darkroom", "darkroom, all cores"
+UNENCODED, AS_SHIPPED = "img2dataset 1.47.0, no re-encoding", "img2dataset 1.47.0 as shipped"
+URLLIB_SHARED = "urllib, one shared TLS context"
+
+
+@dataclasses.dataclass(frozen=True)
+class Goal:
+    """What acceptance line 8 of the data plane asks of one bench: rows per CPU second of ours, or their ratio to another's."""
+
+    bench: str
+    words: str
+    limit: float
+    over: str = ""  # Whose rate ours is divided by; none: the rate itself.
+    is_most: bool = False  # The limit is the most that the figure may be.
+
+    def figure(self, rates: Rates) -> float | None:
+        """None: the other one did not run."""
+        if self.over and self.over not in rates:
+            return None
+        return statistics.median(ours / theirs for ours, theirs in zip(rates[OURS], rates[self.over])) if self.over else statistics.median(rates[OURS])
+
+    def is_reached(self, figure: float | None) -> bool:
+        return figure is not None and (figure <= self.limit if self.is_most else figure >= self.limit)
+
+
+GOALS = (
+    Goal("bodies", "132 kB bodies over plain HTTP, header validation, to Parquet: >= 8,000 rows", 8_000),
+    Goal("bodies", "132 kB bodies over plain HTTP: >= 3x img2dataset", 3, over=UNENCODED),
+    Goal("https", "new https connections: >= 2x Python's urllib with one shared TLS context", 2, over=URLLIB_SHARED),
+    Goal("https", "new https connections: >= 10x img2dataset as shipped", 10, over=AS_SHIPPED),
+    Goal("full", "full validation (600x825 JPEG): >= 600 rows", 600),
+    Goal("loops", "several loops cost <= 1.1x the CPU seconds a row of one loop", 1.1, over=ALL_CORES, is_most=True),
+    Goal("process", "process's own share (read, decode, transform, write, no encoder) of 600x825 -> 256: >= 400 rows", 400),
+)
+
+
+def judge(measured: dict[str, Rates]) -> bool:
+    """Prints goal, figure and whether it was reached, of the benches that ran; whether all were."""
+    rows = []
+    for goal in GOALS:
+        if goal.bench in measured:
+            figure = goal.figure(measured[goal.bench])
+            said = "--peers" if figure is None else f"{figure:,.2f}" if goal.limit < 100 else f"{figure:,.0f}"
+            rows.append((goal.words, said, "not measured" if figure is None else "yes" if goal.is_reached(figure) else "NO"))
+    width = max(len(words) for words, _, _ in rows)
+    print(f"\n{'goal, per CPU second of ours':{width}}  {'measured':>10}  reached")
+    for words, said, reached in rows:
+        print(f"{words:{width}}  {said:>10}  {reached}")
+    return all(reached == "yes" for _, _, reached in rows)
 
 
 def cpu_seconds(work: Callable[[], object]) -> float:
@@ -138,12 +190,13 @@ def measure(who: dict[str, object], folder: pathlib.Path, urls: list[str], sizes
     return rates
 
 
-def report(title: str, rates: Rates) -> None:
+def report(title: str, rates: Rates) -> Rates:
     print(f"\n{title}: rows per CPU second, min / median / max; darkroom's rate / theirs, median")
-    ours = rates["darkroom"]
+    ours = rates[OURS]
     for name, values in rates.items():
-        ratio = "" if name == "darkroom" else f"   {statistics.median(a / b for a, b in zip(ours, values)):.2f}"
+        ratio = "" if name == OURS else f"   {statistics.median(a / b for a, b in zip(ours, values)):.2f}"
         print(f"  {name:44} {min(values):8.0f} / {statistics.median(values):8.0f} / {max(values):8.0f}{ratio}", flush=True)
+    return rates
 
 
 def padded(picture: bytes, seed: int) -> bytes:
@@ -181,45 +234,48 @@ def jpegs_of_600x825() -> list[bytes]:
 
 class Bench:
     def __init__(self, arguments: argparse.Namespace, folder: pathlib.Path):
-        self.folder, self.rounds, self.peers = folder, arguments.rounds, arguments.peers
+        self.folder, self.rounds, self.peers, self.shrink = folder, arguments.rounds, arguments.peers, arguments.shrink
         self.cores = os.sched_getaffinity(0) - {max(os.sched_getaffinity(0))} or os.sched_getaffinity(0)
         self.environment = dict(os.environ)
 
     def allowed(self, web: FastWeb) -> list[str]:
         return ["--allow-private", f"127.0.0.1/32:{web.port}"]
 
-    def bodies(self) -> None:
+    def sizes(self, small: int, large: int) -> tuple[int, int]:
+        return max(1, small // self.shrink), max(2, large // self.shrink)
+
+    def bodies(self) -> Rates:
         """132 kB over plain HTTP, headers looked at, to Parquet; img2dataset with its re-encoding off."""
         picture = photographs()[0]
         with contextlib.ExitStack() as stack:
             web, urls, digests = serve_bodies(self.folder, [padded(picture, i) for i in range(NUM_BODIES)])
             stack.enter_context(web)
-            who: dict[str, object] = {"darkroom": Darkroom(self.folder, self.environment, self.cores, self.allowed(web))}
+            who: dict[str, object] = {OURS: Darkroom(self.folder, self.environment, self.cores, self.allowed(web))}
             if self.peers:
                 off = ["--resize_mode", "no", "--disable_all_reencoding", True]
-                who["img2dataset 1.47.0, no re-encoding"] = Img2dataset(self.folder, self.environment, self.cores, self.peers, off)
+                who[UNENCODED] = Img2dataset(self.folder, self.environment, self.cores, self.peers, off)
             who["a bare loop in C"] = BareLoop(self.folder, self.environment, self.cores, web.port)
-            report(f"{BODY_BYTES} bytes over HTTP to Parquet", measure(who, self.folder, urls, (2_000, 12_000), digests, self.rounds))
+            return report(f"{BODY_BYTES} bytes over HTTP to Parquet", measure(who, self.folder, urls, self.sizes(2_000, 12_000), digests, self.rounds))
 
-    def loops(self) -> None:
+    def loops(self) -> Rates:
         """The same on one core and on all: several loops must cost hardly more CPU a row."""
         picture = photographs()[0]
         web, urls, digests = serve_bodies(self.folder, [padded(picture, i) for i in range(NUM_BODIES)])
         with web:
             every = os.sched_getaffinity(0)
-            who = {"darkroom": Darkroom(self.folder, self.environment, self.cores, self.allowed(web)), "darkroom, all cores": Darkroom(self.folder, self.environment, every, self.allowed(web))}
-            report("one loop and several", measure(who, self.folder, urls, (2_000, 12_000), digests, self.rounds))
+            who = {OURS: Darkroom(self.folder, self.environment, self.cores, self.allowed(web)), ALL_CORES: Darkroom(self.folder, self.environment, every, self.allowed(web))}
+            return report("one loop and several", measure(who, self.folder, urls, self.sizes(2_000, 12_000), digests, self.rounds))
 
-    def full(self) -> None:
+    def full(self) -> Rates:
         """JPEGs of 600x825, every picture decoded in the sandbox."""
         web, urls, digests = serve_bodies(self.folder, jpegs_of_600x825())
         with web:
-            who = {"darkroom": Darkroom(self.folder, self.environment, self.cores, [*self.allowed(web), "--validate", "full"])}
-            report("full validation of 600x825", measure(who, self.folder, urls, (500, 3_000), digests, self.rounds))
+            who = {OURS: Darkroom(self.folder, self.environment, self.cores, [*self.allowed(web), "--validate", "full"])}
+            return report("full validation of 600x825", measure(who, self.folder, urls, self.sizes(500, 3_000), digests, self.rounds))
 
-    def process(self) -> None:
+    def process(self) -> Rates:
         """What `process` spends beside its encoders on 600x825 to 256: all CPU seconds less those of the encoders."""
-        pictures, sizes = jpegs_of_600x825(), (100, 500)
+        pictures, sizes = jpegs_of_600x825(), self.sizes(100, 500)
 
         def own_seconds(count: int) -> float:
             table, output, summary = self.folder / f"images-{count}", self.folder / "latents", self.folder / "summary.json"
@@ -237,18 +293,18 @@ class Bench:
             return spent - sum(stage["cpu_seconds"] for stage in stages if stage["name"] == "encode")
 
         rates = [(sizes[1] - sizes[0]) / (own_seconds(sizes[1]) - own_seconds(sizes[0])) for _ in range(self.rounds)]
-        report("process without its encoder, 600x825 to 256", {"darkroom": rates})
+        return report("process without its encoder, 600x825 to 256", {OURS: rates})
 
-    def https(self) -> None:
+    def https(self) -> Rates:
         """A new connection each; the trusted roots are the system's and one more, as they would be for anybody."""
         with TlsWeb(self.folder) as web:
             environment = {**self.environment, "SSL_CERT_FILE": str(web.roots)}
-            who: dict[str, object] = {"darkroom": Darkroom(self.folder, environment, self.cores, ["--allow-private", f"127.0.0.1/32:{web.port}"])}
-            who["urllib, one shared TLS context"] = Urllib(self.folder, environment, self.cores)
+            who: dict[str, object] = {OURS: Darkroom(self.folder, environment, self.cores, ["--allow-private", f"127.0.0.1/32:{web.port}"])}
+            who[URLLIB_SHARED] = Urllib(self.folder, environment, self.cores)
             if self.peers:
-                who["img2dataset 1.47.0 as shipped"] = Img2dataset(self.folder, environment, self.cores, self.peers, [])
+                who[AS_SHIPPED] = Img2dataset(self.folder, environment, self.cores, self.peers, [])
             urls = [f"https://127.0.0.1:{web.port}/{i}.jpg" for i in range(ROUTE)]
-            report("new https connections", measure(who, self.folder, urls, (100, 1_100), {hashlib.sha256(web.body).hexdigest()}, self.rounds))
+            return report("new https connections", measure(who, self.folder, urls, self.sizes(100, 1_100), {hashlib.sha256(web.body).hexdigest()}, self.rounds))
 
 
 TLS_SERVER = """import os, socket, ssl, sys, threading
@@ -307,17 +363,19 @@ class TlsWeb:
 BENCHES = {"bodies": Bench.bodies, "loops": Bench.loops, "https": Bench.https, "full": Bench.full, "process": Bench.process}
 
 
-def main() -> None:
+def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--peers", type=pathlib.Path, help="a Python with img2dataset")
+    parser.add_argument("--judge", action="store_true", help="exit with 1 when a goal of what ran was not reached or not measured")
+    parser.add_argument("--shrink", type=int, default=1, metavar="N", help="an N-th of the rows, to see that it works: such figures say nothing")
     parser.add_argument("names", nargs="*", choices=[*BENCHES, []])
     arguments = parser.parse_args()
     memory = pathlib.Path("/dev/shm")
     with tempfile.TemporaryDirectory(dir=memory if memory.is_dir() else None) as folder:
-        for name in arguments.names or BENCHES:
-            BENCHES[name](Bench(arguments, pathlib.Path(folder)))
+        measured = {name: BENCHES[name](Bench(arguments, pathlib.Path(folder))) for name in arguments.names or BENCHES}
+    return 0 if judge(measured) or not arguments.judge else 1
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

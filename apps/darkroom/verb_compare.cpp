@@ -2,7 +2,6 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <atomic>
 #include <chrono>
 #include <iterator>
 #include <memory>
@@ -16,10 +15,10 @@
 #include "darkroom/core/machine.h"
 #include "darkroom/files/file_system.h"
 #include "darkroom/image/sandbox.h"
-#include "darkroom/stream/progress.h"
 #include "opening/open_stores.h"
 #include "painting/compare_sides.h"
 #include "painting/painter_flags.h"
+#include "painting/painting_progress.h"
 #include "resources.h"
 #include "verb.h"
 
@@ -53,15 +52,8 @@ nlohmann::json summary_of(const CompareReport& report, double seconds) {
 
 // Paints and measures on this machine and shows how far it is.
 Status compare_here(const CompareJob& job, const std::stop_token& stop, CompareReport& report) {
-  std::atomic<int64_t> num_done = 0;
-  std::atomic<int64_t> num_asked = 0;
-  const ProgressReporter reporter("compare",
-                                  [&] { return ProgressState{.rows_done = num_done, .rows_total = num_asked, .num_bytes = -1}; });
-  const auto on_painted = [&](int64_t done, int64_t asked) {
-    num_done = done;
-    num_asked = asked;
-  };
-  return run_comparison(local_files(), job, stop, report, on_painted);
+  PaintingProgressLine progress("compare");
+  return run_comparison(local_files(), job, stop, report, progress.teller());
 }
 
 // How references are decoded; whether that works is found out before hours of painting.

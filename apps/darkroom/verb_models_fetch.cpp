@@ -9,6 +9,7 @@
 #include "darkroom/core/verbosity.h"
 #include "darkroom/stores/fetch_model.h"
 #include "darkroom/stream/progress.h"
+#include "darkroom/stream/rate_window.h"
 #include "verb.h"
 
 namespace darkroom {
@@ -22,7 +23,7 @@ struct FetchFlags {
 /// How much of the model is there, on a terminal, while it lives; elsewhere the lines of the files are enough.
 class FetchProgressLine {
  public:
-  FetchProgressLine() = default;
+  FetchProgressLine() { bytes_.add(std::chrono::steady_clock::now(), 0); }
   ~FetchProgressLine() { show_progress(""); }
   FetchProgressLine(const FetchProgressLine&) = delete;
   FetchProgressLine& operator=(const FetchProgressLine&) = delete;
@@ -31,8 +32,8 @@ class FetchProgressLine {
     const double num_bytes = static_cast<double>(so_far.num_bytes);
     const double num_wanted = static_cast<double>(so_far.num_wanted_bytes);
     const double share = num_bytes / std::max(1.0, num_wanted);
-    const double seconds = std::max(1e-3, std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count());
-    const double bytes_per_second = (num_bytes - static_cast<double>(so_far.num_resumed_bytes)) / seconds;
+    bytes_.add(std::chrono::steady_clock::now(), num_bytes - static_cast<double>(so_far.num_resumed_bytes));
+    const double bytes_per_second = bytes_.per_second();
     const int width = bar_width(terminal_columns());
     std::string text =
         fmt::format("models fetch {}{:.1f}/{:.1f} MB ({:.1f}%), {}/{} files, {:.1f} MB/s", width > 0 ? draw_bar(share, width) + " " : "",
@@ -44,7 +45,7 @@ class FetchProgressLine {
   }
 
  private:
-  const std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
+  RateWindow bytes_;  // Of this run.
 };
 
 nlohmann::json summary_of(const FetchedModel& fetched) {

@@ -36,9 +36,8 @@ Result<int> run_verb(const ProcessFlags& flags, VerbContext& context) {
   ProcessOptions options = flags.options;
   DARKROOM_RETURN_IF_ERROR(options.validate());
   DARKROOM_ASSIGN_OR_RETURN(options.place, find_network_place(flags.device, flags.compute_dtype, torch::kFloat16));
-  DARKROOM_ASSIGN_OR_RETURN(
-      const auto observation,
-      JobObservation::start(flags.observation, {.verb = "process", .output = options.dry_run ? "" : options.output}));
+  DARKROOM_ASSIGN_OR_RETURN(const auto observation,
+                            JobObservation::start(flags.observation, {.verb = "process", .output = options.dry_run ? "" : options.output}));
   options.metrics = &observation->registry();
   options.trace = observation->trace();
   const std::unique_ptr<StoreSet> stores = open_job_stores(observation->registry(), context.stop);

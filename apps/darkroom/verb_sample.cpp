@@ -50,7 +50,7 @@ nlohmann::json summary_of(const SampleReport& report, const SampleJob& job, cons
 
 // Paints on this machine and shows how far it is.
 Status paint_here(const SampleJob& job, const PainterSource& source, const std::stop_token& stop, SampleReport& report) {
-  PaintingProgressLine progress;
+  PaintingProgressLine progress("sample");
   return run_sample_job(
       local_files(), job, [&] { return open_painter(source); }, stop, report, progress.teller());
 }

@@ -53,7 +53,7 @@ def machine_panels() -> list[dict]:
     """Of every dashboard: what the processes and their machines take, and what they cost."""
     return [
         panel("Processors at work", "percentunit", (f"{rate('darkroom_host_cpu_seconds_total', 'instance', with_label('state', 'busy'))} / {rate('darkroom_host_cpu_seconds_total', 'instance')}", "machine of {{instance}}")),
-        panel("Processors of the process", "none", (rate("darkroom_process_cpu_seconds_total", "instance"), "{{instance}}"), about="Without its decoders, which are processes of their own."),
+        panel("Processors of the process", "none", (rate("darkroom_process_cpu_seconds_total", "instance"), "{{instance}}"), (rate("darkroom_children_cpu_seconds_total", "instance"), "decoders and ranks of {{instance}}")),
         panel("Memory", "bytes", (f"darkroom_process_resident_bytes{{{HERE}}}", "{{instance}}"), (f"darkroom_host_memory_bytes{{{HERE}}} - darkroom_host_memory_available_bytes{{{HERE}}}", "machine of {{instance}}")),
         panel("GPUs at work", "percentunit", (f"darkroom_gpu_utilization{{{HERE}}}", "{{instance}} GPU {{gpu}}")),
         panel("Memory of GPUs", "percentunit", (f"darkroom_gpu_memory_used_bytes{{{HERE}}} / darkroom_gpu_memory_bytes{{{HERE}}}", "{{instance}} GPU {{gpu}}")),

@@ -219,8 +219,8 @@ Result<DatasetIndex> DatasetIndex::from_json(std::string_view text) {
   try {
     std::vector<DatasetPart> parts;
     for (const auto& part : json.at("parts")) {
-      parts.push_back({part.at("name").get<std::string>(), part.at("content_hash").get<std::string>(), part.at("first_row").get<int64_t>(),
-                       part.at("num_rows").get<int64_t>()});
+      parts.push_back({part.at("name").get<std::string>(), part.at("content_hash").get<std::string>(), whole_number(part.at("first_row")),
+                       whole_number(part.at("num_rows"))});
       if (parts.back().num_rows < 0 || parts.back().first_row < 0) {
         return Status::corrupt_data("the dataset index has a part with a negative number of rows:", parts.back().name);
       }

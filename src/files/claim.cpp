@@ -69,35 +69,40 @@ Result<std::optional<Claim>> read_claim(const Location& place) {
   return is_none ? Result<std::optional<Claim>>(std::nullopt) : text.status();
 }
 
-Result<ClaimHolder> take_claim(const Location& place, const std::string& owner, std::chrono::system_clock::time_point now) {
+Result<ClaimHolder> take_claim(const Location& place, const std::string& owner, const Clock& clock) {
   check_claim_owner(owner);
-  const std::string mine = print_claim(owner, now);
   for (int attempt = 0; attempt < kMaxClaimAttempts; ++attempt) {
-    DARKROOM_ASSIGN_OR_RETURN(const bool is_taken, place.store->create_small(place.path, mine));
+    const auto asked = clock.wall();
+    DARKROOM_ASSIGN_OR_RETURN(const bool is_taken, place.store->create_small(place.path, print_claim(owner, asked)));
     if (is_taken) {
-      return ClaimHolder::kOurs;
+      return clock.wall() < asked + kClaimLifetime ? Result<ClaimHolder>(ClaimHolder::kOurs) : renew_claim(place, owner, clock);
     }
     DARKROOM_ASSIGN_OR_RETURN(const bool is_there, place.exists());
     if (!is_there) {
       continue;
     }
     DARKROOM_ASSIGN_OR_RETURN(const std::optional<Claim> claim, read_claim(place));
+    const auto now = clock.wall();
     if (claim && claim->owner != owner && claim->is_live(now) && !is_of_the_dead(*claim)) {
       return ClaimHolder::kOthers;
     }
-    DARKROOM_RETURN_IF_ERROR(place.store->replace_small(place.path, mine));
+    const Status replaced = place.store->replace_small_now(place.path, print_claim(owner, now));
+    if (replaced.code() == StatusCode::kUnavailable && attempt + 1 < kMaxClaimAttempts) {
+      continue;  // The next look may wait for the store, and then shows whose it is.
+    }
+    DARKROOM_RETURN_IF_ERROR(replaced);
     return ClaimHolder::kOurs;
   }
   return ClaimHolder::kOthers;  // Somebody takes and gives it back all the time.
 }
 
-Result<ClaimHolder> renew_claim(const Location& place, const std::string& owner, std::chrono::system_clock::time_point now) {
+Result<ClaimHolder> renew_claim(const Location& place, const std::string& owner, const Clock& clock) {
   check_claim_owner(owner);
   DARKROOM_ASSIGN_OR_RETURN(const std::optional<Claim> claim, read_claim(place));
   if (!claim || claim->owner != owner) {
     return ClaimHolder::kOthers;
   }
-  DARKROOM_RETURN_IF_ERROR(place.store->replace_small(place.path, print_claim(owner, now)));
+  DARKROOM_RETURN_IF_ERROR(place.store->replace_small_now(place.path, print_claim(owner, clock.wall())));
   return ClaimHolder::kOurs;
 }
 

@@ -340,7 +340,10 @@ Status LocalFileSystem::create_folders(const std::string& folder) {
   }
   if (errno == ENOENT && parent_folder(folder) != folder && !folder.empty()) {
     DARKROOM_RETURN_IF_ERROR(create_folders(parent_folder(folder)));
-    return create_folders(folder);
+    // Once: a parent may be there and take nothing, as the working directory that somebody removed.
+    if (::mkdir(folder.c_str(), 0777) == 0) {
+      return sync_folder(parent_folder(folder));
+    }
   }
   const int error = errno;
   struct stat status {};

@@ -2,8 +2,8 @@
 
 #include <algorithm>
 #include <atomic>
+#include <map>
 #include <mutex>
-#include <set>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -30,7 +30,7 @@ struct ItemClaims::State {
     }
   }
 
-  std::set<int64_t> held_now() {
+  std::map<int64_t, int64_t> held_now() {
     const std::lock_guard hold(mutex);
     return held;
   }
@@ -38,24 +38,34 @@ struct ItemClaims::State {
     const std::lock_guard hold(mutex);
     return held.contains(item);
   }
+  /// Unless it was taken again meanwhile.
+  void forget(int64_t item, int64_t taking) {
+    const std::lock_guard hold(mutex);
+    if (const auto found = held.find(item); found != held.end() && found->second == taking) {
+      held.erase(found);
+    }
+  }
 
   void renew_until(const std::stop_token& stop) {
     while (clock.sleep_until(clock.now() + kRenewEvery, stop)) {
-      for (const int64_t item : held_now()) {
+      for (const auto& [item, taking] : held_now()) {
         if (stop.stop_requested()) {
           return;
         }
-        renew(item);
+        renew(item, taking);
       }
     }
   }
   /// A store that does not answer makes this take long, so nothing is locked meanwhile.
-  void renew(int64_t item) {
+  void renew(int64_t item, int64_t taking) {
     if (!holds(item)) {
       return;
     }
-    complain(renew_claim(place_of_claim(output, item), owner, clock.wall()).status());
-    if (!holds(item)) {  // It was given back meanwhile, and may have been made again.
+    const Result<ClaimHolder> holder = renew_claim(place_of_claim(output, item), owner, clock);
+    complain(holder.status());
+    if (holder.is_ok() && *holder == ClaimHolder::kOthers) {
+      forget(item, taking);
+    } else if (!holds(item)) {  // It was given back meanwhile, and may have been made again.
       complain(give_back(item));
     }
   }
@@ -65,7 +75,8 @@ struct ItemClaims::State {
   const std::string owner;
   Clock& clock;
   std::mutex mutex;
-  std::set<int64_t> held;  // Guarded by mutex.
+  std::map<int64_t, int64_t> held;  // Guarded by mutex, like what follows: the items, and which taking of ours each is of.
+  int64_t num_takings = 0;
   std::atomic<bool> has_complained = false;
   std::jthread renewing;  // Last: it uses the rest.
 };
@@ -77,7 +88,7 @@ ItemClaims::ItemClaims(Location output, std::string owner, Clock& clock)
 
 ItemClaims::~ItemClaims() {
   state_->renewing = std::jthread();
-  for (const int64_t item : state_->held) {
+  for (const auto& [item, taking] : state_->held) {
     const Status status = state_->give_back(item);
     state_->complain(status);
     if (status.code() == StatusCode::kUnavailable) {
@@ -88,10 +99,10 @@ ItemClaims::~ItemClaims() {
 
 Result<ClaimHolder> ItemClaims::take(int64_t item) {
   const Location place = place_of_claim(state_->output, item);
-  DARKROOM_ASSIGN_OR_RETURN(ClaimHolder holder, take_claim(place, state_->owner, state_->clock.wall()));
+  DARKROOM_ASSIGN_OR_RETURN(ClaimHolder holder, take_claim(place, state_->owner, state_->clock));
   const std::lock_guard hold(state_->mutex);
   if (holder == ClaimHolder::kOurs) {
-    state_->held.insert(item);
+    state_->held[item] = state_->num_takings++;
   }
   return holder;
 }

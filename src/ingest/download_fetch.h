@@ -37,6 +37,8 @@ class DownloadFetch {
   Status wait_for_demand();
   FetchStats stats() const { return fetcher_->stats(); }
   const HostTally& hosts() const { return hosts_; }
+  /// As StageSummary::first_errors.
+  std::map<std::string, std::string> first_errors() const { return told_.told(); }
 
  private:
   DownloadFetch(JobRun& run, const DownloadOptions& options, const DownloadRules& rules, size_t work_bytes);

@@ -133,12 +133,14 @@ Result<std::unique_ptr<ScratchFiles>> open_scratch(const DownloadOptions& option
 Status execute(JobRun& run, const DownloadOptions& options, const DownloadRules& rules, std::stop_token stop, StageSummary& summary) {
   const size_t base_bytes = options.retry_failed.is_empty() ? 0 : kBaseBytes;
   const ItemMemory plan = plan_memory(options.memory_bytes, kWriterBytes + base_bytes + upload_bytes(run.output()));
-  BodyMemory intake(plan.intake_bytes);
+  const ReadAheadShare ahead = plan_read_ahead(run.plan(), plan.intake_bytes, 1);
+  BodyMemory intake(plan.intake_bytes - ahead.total_bytes);
   BodyMemory bodies(plan.body_bytes);
   DARKROOM_ASSIGN_OR_RETURN(auto scratch, open_scratch(options, run.output()));
   BodyPool pool(bodies, std::move(scratch));
   DARKROOM_ASSIGN_OR_RETURN(const auto fetch, DownloadFetch::create(run, options, rules, pool, plan.work_bytes));
-  const ReadOptions read{.batch_bytes = std::clamp<int64_t>(static_cast<int64_t>(plan.intake_bytes / 16), 64 << 10, 4 << 20)};
+  const ReadOptions read{.batch_bytes = std::clamp<int64_t>(static_cast<int64_t>(plan.intake_bytes / 16), 64 << 10, 4 << 20),
+                         .read_ahead_bytes = ahead.reader_bytes};
   ItemJob<DownloadRow> job{.make_reader = [&](int) -> Result<std::unique_ptr<ItemReader<DownloadRow>>> {
                              return std::unique_ptr<ItemReader<DownloadRow>>(std::make_unique<DownloadReader>(run, options, rules, read));
                            },
@@ -162,13 +164,13 @@ Status execute(JobRun& run, const DownloadOptions& options, const DownloadRules&
       run_items<DownloadRow>("download", run, std::move(job), intake, &pool, pipeline, options.metrics, std::move(stop), summary);
   summary.retries = fetch->stats().num_retries;
   summary.hosts = fetch->hosts().top(kTopHosts);
+  summary.first_errors = fetch->first_errors();
   log_detail("download: {} pictures waited on disk; bodies held at most {:.1f} MB", pool.num_spilled(),
              static_cast<double>(bodies.peak_bytes()) * 1e-6);
   return status;
 }
 
-/// The part of a run that writes.
-Status work(JobRun& run, const DownloadOptions& options, DownloadRules rules, std::stop_token stop, StageSummary& summary) {
+Status try_to_work(JobRun& run, const DownloadOptions& options, DownloadRules rules, const std::stop_token& stop, StageSummary& summary) {
   DARKROOM_RETURN_IF_ERROR(run.plan().prepare(stop));
   if (run.has_work()) {
     if (options.dedup.url) {
@@ -183,6 +185,11 @@ Status work(JobRun& run, const DownloadOptions& options, DownloadRules rules, st
     return Status::ok();
   }
   return write_speed_file(run.output(), run.plan().job_hash(), {.num_rows = summary.rows_this_run, .seconds = summary.seconds});
+}
+
+/// The part of a run that writes.
+Status work(JobRun& run, const DownloadOptions& options, DownloadRules rules, const std::stop_token& stop, StageSummary& summary) {
+  return run.ended(try_to_work(run, options, std::move(rules), stop, summary));
 }
 
 Status check_text_column(const arrow::Schema& schema, const std::string& path, const std::string& name) {
@@ -221,22 +228,23 @@ CheckColumns check_columns(const DownloadOptions& options, const WhereExpression
   };
 }
 
-RunTools tools_of_run(ItemOrders* orders = nullptr) {
+RunTools tools_of_run(StoreSet& stores, ItemOrders* orders = nullptr) {
   return {.clock = &system_clock(),
           .owner = owner_of_this_process(),
           .make_item = [](const WorkItem& item) { return std::make_shared<DownloadItem>(item); },
-          .orders = orders};
+          .orders = orders,
+          .stores = &stores};
 }
 
 /// Makes the next generation of parts with rows that repeat a picture. What was fetched before stays what the summary tells.
-Status mark_duplicates(JobRequest request, const DownloadOptions& options, DownloadRules rules, const std::stop_token& stop,
-                       StageSummary& summary) {
+Status mark_duplicates(StoreSet& stores, JobRequest request, const DownloadOptions& options, DownloadRules rules,
+                       const std::stop_token& stop, StageSummary& summary) {
   request.selection = {};
   request.retry = {};
   rules.only_duplicates = true;
   DARKROOM_ASSIGN_OR_RETURN(std::unique_ptr<JobPlan> plan, JobPlan::make(std::move(request), stop));
   log_info("download: {} rows of {} parts repeat a picture and become duplicates", plan->num_rows(), plan->num_pending());
-  JobRun run(std::move(plan), tools_of_run());
+  JobRun run(std::move(plan), tools_of_run(stores));
   StageSummary marked;
   const Status status = work(run, options, std::move(rules), stop, marked);
   summary.rows_out = marked.rows_out;
@@ -246,8 +254,8 @@ Status mark_duplicates(JobRequest request, const DownloadOptions& options, Downl
 }
 
 /// Rows whose picture an earlier row of the list has become duplicates, once every item has its part: only then the first one is known.
-Status drop_repeated_contents(JobRequest request, JobPlan& plan, const DownloadOptions& options, const DownloadRules& rules,
-                              const std::stop_token& stop, StageSummary& summary) {
+Status drop_repeated_contents(StoreSet& stores, JobRequest request, JobPlan& plan, const DownloadOptions& options,
+                              const DownloadRules& rules, const std::stop_token& stop, StageSummary& summary) {
   const auto memory = static_cast<int64_t>(plan_memory(options.memory_bytes, 1).body_bytes);
   while (true) {
     if (!has_all_parts(plan)) {
@@ -262,7 +270,7 @@ Status drop_repeated_contents(JobRequest request, JobPlan& plan, const DownloadO
     if (request.redo.empty()) {
       return note_unique(plan);
     }
-    DARKROOM_RETURN_IF_ERROR(mark_duplicates(request, options, rules, stop, summary));
+    DARKROOM_RETURN_IF_ERROR(mark_duplicates(stores, request, options, rules, stop, summary));
     // Another process may have redone failed rows meanwhile, so that the parts are looked at again.
     DARKROOM_RETURN_IF_ERROR(plan.refresh(stop));
   }
@@ -337,7 +345,7 @@ Status run_download(StoreSet& stores, const DownloadOptions& options, std::stop_
   request.retry = options.retry_failed;
   DARKROOM_ASSIGN_OR_RETURN(std::unique_ptr<JobPlan> plan, JobPlan::make(request, stop));
   log_plan(*plan, options);
-  JobRun run(std::move(plan), tools_of_run(options.selection.on_demand ? options.orders : nullptr));
+  JobRun run(std::move(plan), tools_of_run(stores, options.selection.on_demand ? options.orders : nullptr));
   run.fill(summary);
   if (options.dry_run) {
     summary.pending_work = run.plan().pending_work();
@@ -350,7 +358,7 @@ Status run_download(StoreSet& stores, const DownloadOptions& options, std::stop_
   }
   Status status = work(run, options, rules, stop, summary);
   if (status.is_ok() && options.dedup.content && !options.selection.on_demand) {  // Of the whole job.
-    status = drop_repeated_contents(std::move(request), run.plan(), options, rules, stop, summary);
+    status = drop_repeated_contents(stores, std::move(request), run.plan(), options, rules, stop, summary);
   }
   DARKROOM_RETURN_IF_ERROR(with_resume_advice(status, run.output().uri()));
   log_stages("download", summary);

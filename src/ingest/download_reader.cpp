@@ -61,7 +61,7 @@ Status DownloadReader::read(ItemIntake<DownloadRow>& intake) {
                                       num_redone, intake.num_pieces());
   }
   item.rows_filtered = work.num_rows - intake.num_pieces();
-  run_.count_rows(item.rows_filtered, {});
+  run_.count_filtered(item.rows_filtered);
   return {};
 }
 

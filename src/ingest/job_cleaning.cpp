@@ -39,7 +39,7 @@ Status clean_claims(const Location& claims, Clock& clock, CleanReport& report) {
       ++report.num_live_claims;
       continue;
     }
-    DARKROOM_ASSIGN_OR_RETURN(const ClaimHolder holder, take_claim(place, owner, clock.wall()));
+    DARKROOM_ASSIGN_OR_RETURN(const ClaimHolder holder, take_claim(place, owner, clock));
     if (holder == ClaimHolder::kOthers) {
       ++report.num_live_claims;
       continue;

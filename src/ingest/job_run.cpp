@@ -36,6 +36,20 @@ ItemMemory plan_memory(int64_t memory_bytes, size_t writer_bytes) {
           .max_started_items = std::clamp<size_t>(total / 4 / std::max<size_t>(writer_bytes, 1), 1, kMaxStartedItems)};
 }
 
+ReadAheadShare plan_read_ahead(const JobPlan& plan, size_t row_bytes, int num_readers) {
+  bool is_remote = false;
+  for (auto item = plan.next_pending(0); item && !is_remote; item = plan.next_pending(item->number + 1)) {
+    const Location place = plan.input_place(*item);
+    is_remote = !place.store->local_path(place.path).has_value();
+  }
+  const int64_t share = static_cast<int64_t>(row_bytes) / (8 * num_readers);
+  if (!is_remote || share < 2 * kReadAheadPieceBytes) {  // Fewer at once are none, of which small ones only cost requests.
+    return {};
+  }
+  const int64_t reader_bytes = std::min(share, kReadAheadBytes);
+  return {.reader_bytes = reader_bytes, .total_bytes = static_cast<size_t>(2 * num_readers * reader_bytes)};
+}
+
 size_t upload_bytes(const Location& output) {
   const bool is_local = output.store->local_path(output.path).has_value();
   return is_local ? 0 : 3 * static_cast<size_t>(S3Options().part_bytes);
@@ -230,6 +244,19 @@ Status JobRun::commit(ItemInWork& item, std::unique_ptr<FinishedItem> finished) 
   return tools_.orders->answer(answer);
 }
 
+void JobRun::give_up() {
+  if (tools_.stores != nullptr) {
+    tools_.stores->give_up();
+  }
+}
+
+Status JobRun::ended(Status status) {
+  if (!status.is_ok() && status.code() != StatusCode::kCancelled) {
+    give_up();
+  }
+  return status;
+}
+
 void JobRun::count_row(const RowError* error) {
   std::lock_guard lock(mutex_);
   ++rows_done_;
@@ -246,6 +273,12 @@ void JobRun::count_rows(int64_t num_rows, const RowsByError& failed) {
   }
 }
 
+void JobRun::count_filtered(int64_t num_rows) {
+  std::lock_guard lock(mutex_);
+  rows_done_ += num_rows;
+  rows_filtered_ += num_rows;
+}
+
 void JobRun::count_bytes(int64_t num_bytes) {
   std::lock_guard lock(mutex_);
   bytes_done_ += num_bytes;
@@ -257,6 +290,7 @@ ProgressState JobRun::progress() const {
   return {.rows_done = rows_before + rows_done_,
           .rows_total = plan_->num_rows(),
           .rows_before = rows_before,
+          .rows_filtered = rows_filtered_,
           .num_bytes = bytes_done_,
           .queue_depth = 0,
           .rows_by_error = errors_};

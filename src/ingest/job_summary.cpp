@@ -21,6 +21,7 @@ nlohmann::json StageSummary::to_json() const {
       {"rows_in", rows_in},
       {"rows_out", rows_out},
       {"rows_by_error", nlohmann::json::object()},
+      {"first_errors", first_errors},
       {"rows_filtered", rows_filtered},
       {"rows_this_run", rows_this_run},
       {"retries", retries},

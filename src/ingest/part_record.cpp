@@ -29,32 +29,32 @@ nlohmann::json input_json(const JobInput& input) {
 void read_item_of_version_1(const nlohmann::json& json, PartRecord& record) {
   const nlohmann::json& input = json.at("input");
   record.input.name = get_file_name(input);
-  record.first_row = input.at("first_row");
-  record.num_rows = input.at("num_rows");
+  record.first_row = whole_number(input.at("first_row"));
+  record.num_rows = whole_number(input.at("num_rows"));
   record.considered = record.num_rows;
 }
 
 void read_item_of_version_2(const nlohmann::json& json, PartRecord& record) {
   record.fingerprint = json.at("fingerprint");
-  record.generation = json.at("generation");
-  record.considered = json.at("considered");
-  record.first_row = json.at("first_row");
-  record.num_rows = json.at("num_rows");
+  record.generation = whole_number(json.at("generation"));
+  record.considered = whole_number(json.at("considered"));
+  record.first_row = whole_number(json.at("first_row"));
+  record.num_rows = whole_number(json.at("num_rows"));
   const nlohmann::json& input = json.at("input");
   record.input.name = get_file_name(input);
-  record.input.size_bytes = input.at("size_bytes");
+  record.input.size_bytes = whole_number(input.at("size_bytes"));
   record.input.tail_sha256 = input.at("tail_sha256");
-  record.input.num_rows = input.at("num_rows");
-  record.input.first_row = input.at("list_row");
+  record.input.num_rows = whole_number(input.at("num_rows"));
+  record.input.first_row = whole_number(input.at("list_row"));
 }
 
 Status read_tally(const nlohmann::json& json, ItemTally& tally) {
-  tally.rows_in = json.at("rows_in");
-  tally.rows_out = json.at("rows_out");
-  tally.rows_filtered = json.value("rows_filtered", int64_t{0});
-  tally.rows_by_error = json.at("rows_by_error").get<RowsByError>();
-  tally.num_invalid_captions = json.at("invalid_captions");
-  tally.num_unported_captions = json.value("unported_captions", int64_t{0});
+  tally.rows_in = whole_number(json.at("rows_in"));
+  tally.rows_out = whole_number(json.at("rows_out"));
+  tally.rows_filtered = whole_number(json.value("rows_filtered", nlohmann::json(0)));
+  tally.rows_by_error = whole_numbers(json.at("rows_by_error"));
+  tally.num_invalid_captions = whole_number(json.at("invalid_captions"));
+  tally.num_unported_captions = whole_number(json.value("unported_captions", nlohmann::json(0)));
   const nlohmann::json failed = json.value("failed_rows", nlohmann::json::object());  // Named: items() keeps a reference.
   for (const auto& [code, packed] : failed.items()) {
     DARKROOM_ASSIGN_OR_RETURN(tally.failed_rows[code], unpack_rows(packed.get<std::string>()));
@@ -192,13 +192,20 @@ Result<PartRecord> parse_part_record(std::string_view text) {
     return Status::corrupt_data("the record in its footer is no JSON object");
   }
   try {
-    PartRecord record{.version = json.at("version"), .job = json.at("job"), .identity = json.at("identity"), .item = json.at("item")};
-    if (record.version > kJobFormatVersion) {
-      return Status::failed_precondition("the record in its footer has a later version than this program reads:", record.version);
+    const int64_t version = whole_number(json.at("version"));
+    if (version > kJobFormatVersion) {
+      return Status::failed_precondition("the record in its footer has a later version than this program reads:", version);
     }
+    if (version < 1) {
+      return Status::corrupt_data("the record in its footer has no such version:", version);
+    }
+    PartRecord record{.version = static_cast<int>(version),
+                      .job = json.at("job"),
+                      .identity = json.at("identity"),
+                      .item = whole_number(json.at("item"))};
     record.version == 1 ? read_item_of_version_1(json, record) : read_item_of_version_2(json, record);
     DARKROOM_RETURN_IF_ERROR(read_tally(json, record.tally));
-    record.retried = json.value("retried", RetryRounds());
+    record.retried = whole_numbers(json.value("retried", nlohmann::json::object()));
     record.content_hash = json.value("content_hash", "");
     DARKROOM_RETURN_IF_ERROR(check_numbers(record));
     if (!record.identity.is_object()) {

@@ -100,7 +100,7 @@ struct ListedInputs {
 };
 
 /// Where a look costs a request, a listed file that alone has name and size of one pin alone is taken for that one; open_pinned_input tells
-/// whether it is. The first is looked at all the same: the job may ask for columns.
+/// whether it is. The first with rows is looked at all the same: the job may ask for columns, which a tar without samples lacks.
 ListedInputs take_known_inputs(Store* store, const std::vector<JobInput>& pins, std::vector<JobInput> listed) {
   using Look = std::pair<std::string_view, int64_t>;
   const auto look_of = [](const JobInput& input) { return Look(input.name, input.size_bytes); };
@@ -119,7 +119,8 @@ ListedInputs take_known_inputs(Store* store, const std::vector<JobInput>& pins, 
     const auto pin = pins_of.find(look_of(input));
     const bool is_cheap = input.name.ends_with('/') || place_of(store, input).store->local_path(input.path).has_value();
     const bool is_known = !is_cheap && pin != pins_of.end() && pin->second.size() == 1 && num_listed[look_of(input)] == 1;
-    if (!is_known || !std::exchange(has_columns, true)) {
+    const bool is_empty = is_known && pin->second.front()->num_rows == 0;
+    if (!is_known || (!is_empty && !std::exchange(has_columns, true))) {
       inputs.unknown.push_back(input);
       continue;
     }

@@ -11,7 +11,6 @@
 namespace darkroom {
 namespace {
 
-constexpr size_t kMaxReadsInFlight = 64;
 // Below this a thread costs more than it saves.
 constexpr size_t kMinReadsAThread = 4;
 
@@ -69,11 +68,11 @@ class ReadsUnderWay {
 
 }  // namespace
 
-Status read_many(size_t count, const std::stop_token& stop, const std::function<Status(size_t)>& read) {
+Status read_many(size_t count, const std::stop_token& stop, const std::function<Status(size_t)>& read, size_t max_threads) {
   ReadsUnderWay reads(count, stop, read);
   {
     std::vector<std::jthread> threads;
-    const size_t num_threads = std::min(kMaxReadsInFlight, count / kMinReadsAThread);
+    const size_t num_threads = std::min(max_threads, count / kMinReadsAThread);
     try {
       while (threads.size() + 1 < num_threads) {  // This one is one of them.
         threads.emplace_back([&] { reads.work(); });

@@ -8,8 +8,8 @@
 
 namespace darkroom {
 
-/// Calls read(0) ... read(count - 1) from up to 64 threads: many small reads under way at once, as a store that answers slowly wants them.
-/// Stops handing out numbers at the first failure, which it returns, or a stop. Errors: read's; kCancelled.
-Status read_many(size_t count, const std::stop_token& stop, const std::function<Status(size_t index)>& read);
+/// Calls read(0) ... read(count - 1) from up to `max_threads`: many small reads under way at once, as a store that answers slowly wants
+/// them. Stops handing out numbers at the first failure, which it returns, or a stop. Errors: read's; kCancelled.
+Status read_many(size_t count, const std::stop_token& stop, const std::function<Status(size_t index)>& read, size_t max_threads = 64);
 
 }  // namespace darkroom

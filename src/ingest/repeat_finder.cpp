@@ -52,14 +52,18 @@ void RepeatFinder::begin_pass(int64_t pass) {
   num_taken_ = 0;
 }
 
-bool RepeatFinder::is_repeated(std::string_view value) {
+RepeatFinder::Hash RepeatFinder::hash_of(std::string_view value) {
   const std::string digits = sha256_hex(value);
   Hash hash = {from_hex(std::string_view(digits).substr(0, 16)), from_hex(std::string_view(digits).substr(16, 16))};
-  if (hash[0] % static_cast<uint64_t>(num_passes_) != static_cast<uint64_t>(pass_)) {
-    return false;
-  }
   if (hash == Hash{}) {
-    hash[1] = 1;  // Zeros are a free place.
+    hash[1] = 1;  // Zeros are a free place of the table.
+  }
+  return hash;
+}
+
+bool RepeatFinder::is_repeated(const Hash& hash) {
+  if (!is_of_pass(hash)) {
+    return false;
   }
   if (!insert(table_, hash)) {
     return true;

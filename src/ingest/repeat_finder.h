@@ -31,21 +31,27 @@ class RowSet {
 
 /// Finds among values that come in a fixed order those that came before. Exact but for two values with the same first 128 bits of SHA-256,
 /// which nobody can make. Where the values do not fit into memory at once they come in several passes, each in the same order; a pass looks
-/// at its share of the hashes. Memory: `memory_bytes`, or a table of 1,024 hashes. Thread safety: one thread.
+/// at its share of the hashes. Memory: `memory_bytes`, or a table of 1,024 hashes. Thread safety: one thread; hash_of() and is_of_pass()
+/// any.
 class RepeatFinder {
  public:
+  /// The first 128 bits of a value's SHA-256; never all zeros.
+  using Hash = std::array<uint64_t, 2>;
+  static Hash hash_of(std::string_view value);
+
   /// `num_values`: most that may come in a pass.
   RepeatFinder(int64_t num_values, int64_t memory_bytes);
 
   int64_t num_passes() const { return num_passes_; }
   /// Forgets the values of the pass before. REQUIRES: 0 <= pass < num_passes().
   void begin_pass(int64_t pass);
+  /// Whether the values with this hash are looked at in this pass.
+  bool is_of_pass(const Hash& hash) const { return hash[0] % static_cast<uint64_t>(num_passes_) == static_cast<uint64_t>(pass_); }
   /// Whether the value is of this pass and came before in it.
-  bool is_repeated(std::string_view value);
+  bool is_repeated(const Hash& hash);
+  bool is_repeated(std::string_view value) { return is_repeated(hash_of(value)); }
 
  private:
-  using Hash = std::array<uint64_t, 2>;
-
   bool insert(std::vector<Hash>& table, const Hash& hash) const;
   void grow();
 

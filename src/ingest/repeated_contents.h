@@ -16,7 +16,8 @@ Result<bool> is_known_unique(const JobPlan& plan);
 Status note_unique(const JobPlan& plan);
 
 /// The rows whose picture has the bytes of one in a row before them in the pinned list (--dedup content). Reads the pictures of all parts,
-/// as often as their hashes (64 bytes each) fit into `memory_bytes`; a bit a row besides, and two bytes or so for each that is found.
+/// as often as their hashes (64 bytes each) fit into half of `memory_bytes`, on as many processors as the other half feeds (32 MiB each and
+/// the hashes of eight parts); a bit a row besides, and two bytes or so for each that is found. The same rows for any number of processors.
 /// Errors: BaseRows'; kResourceExhausted (more rows than `memory_bytes` has bits); kCancelled. REQUIRES: has_all_parts().
 Result<RowsToRedo> find_repeated_contents(const JobPlan& plan, int64_t memory_bytes, const std::stop_token& stop);
 

@@ -65,8 +65,7 @@ Result<RetryCodes> RetryCodes::parse(std::string_view text) {
     rest.remove_prefix(comma + 1);
   }
   std::ranges::sort(codes.codes_);
-  const auto repeated = std::ranges::unique(codes.codes_);
-  codes.codes_.erase(repeated.begin(), repeated.end());
+  codes.codes_.erase(std::unique(codes.codes_.begin(), codes.codes_.end()), codes.codes_.end());  // That of ranges is beyond clang 14.
   return codes;
 }
 

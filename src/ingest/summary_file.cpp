@@ -34,14 +34,14 @@ std::optional<CommittedPart> part_of(const nlohmann::json& entry) {
     if (!name) {
       return std::nullopt;
     }
-    CommittedPart part{.name = *name, .size_bytes = entry.at("size_bytes"), .fingerprint = entry.at("fingerprint")};
-    part.tally.rows_in = entry.at("rows_in");
-    part.tally.rows_out = entry.at("rows_out");
-    part.tally.rows_filtered = entry.at("rows_filtered");
-    part.tally.rows_by_error = entry.at("rows_by_error").get<RowsByError>();
-    part.tally.num_invalid_captions = entry.at("invalid_captions");
-    part.tally.num_unported_captions = entry.at("unported_captions");
-    part.retried = entry.value("retried", RetryRounds());
+    CommittedPart part{.name = *name, .size_bytes = whole_number(entry.at("size_bytes")), .fingerprint = entry.at("fingerprint")};
+    part.tally.rows_in = whole_number(entry.at("rows_in"));
+    part.tally.rows_out = whole_number(entry.at("rows_out"));
+    part.tally.rows_filtered = whole_number(entry.at("rows_filtered"));
+    part.tally.rows_by_error = whole_numbers(entry.at("rows_by_error"));
+    part.tally.num_invalid_captions = whole_number(entry.at("invalid_captions"));
+    part.tally.num_unported_captions = whole_number(entry.at("unported_captions"));
+    part.retried = whole_numbers(entry.value("retried", nlohmann::json::object()));
     part.content_hash = entry.at("content_hash");
     const auto is_sound = [](const auto& round) { return round.second >= 0 && round.second <= kMostGenerations; };
     return std::ranges::all_of(part.retried, is_sound) ? std::optional(std::move(part)) : std::nullopt;

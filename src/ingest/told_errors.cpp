@@ -58,14 +58,21 @@ void ToldErrors::tell(const RowError& error, std::string_view place) {
   if (error.detail.empty()) {
     return;
   }
+  std::string reason;
   {
     const std::lock_guard hold(mutex_);
-    if (told_.size() >= kMostCodes || !told_.insert(error.name()).second) {
+    if (told_.size() >= kMostCodes || told_.contains(error.name())) {
       return;
     }
+    reason = shortened(error.detail) + (place.empty() ? "" : "; the first is of " + shortened(shown_uri(place)));
+    told_.emplace(error.name(), reason);
   }
-  const std::string shown_place = place.empty() ? "" : "; the first is of " + shortened(shown_uri(place));
-  log_info("{}: a row failed, {}: {}{}", job_, error.name(), shortened(error.detail), shown_place);
+  log_info("{}: a row failed, {}: {}", job_, error.name(), reason);
+}
+
+std::map<std::string, std::string> ToldErrors::told() const {
+  const std::lock_guard hold(mutex_);
+  return told_;
 }
 
 std::unique_ptr<PictureDecoder> decoder_that_tells(ToldErrors& told, std::unique_ptr<PictureDecoder> decoder) {

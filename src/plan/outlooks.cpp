@@ -86,8 +86,7 @@ Range shared_by(const Range& a, const Range& b) {
   return {share(a.low, b.low), share(a.high, b.high)};
 }
 
-Result<JobOutlook> download_outlook(const StageSummary& summary, const Catalogue& catalogue, int num_cores,
-                                    const MeasuredRates& measured) {
+Result<JobOutlook> download_outlook(const StageSummary& summary, const Catalogue& catalogue, int num_cores, const MeasuredRates& measured) {
   const PendingWork& work = summary.pending_work;
   if (!measured.from.empty() && !measured.download && !measured.download_success) {
     return Status::failed_precondition("nothing of a download was measured there (run or job):", measured.from);
@@ -118,11 +117,12 @@ Result<JobOutlook> download_outlook(const StageSummary& summary, const Catalogue
   const Range by_cores = times(fetch.value, num_cores);
   const Range by_line = {row_on_line.high > 0 ? line.value.low / row_on_line.high : by_cores.low,
                          row_on_line.low > 0 ? line.value.high / row_on_line.low : by_cores.high};
-  outlook.rows_per_second = {slower_of(by_cores, by_line),
-                             fmt::format("assumed: the lower of {} cores at {:.0f} to {:.0f} rows/s each ({}, {}) and a line of {:.3g} to {:.3g} "
-                                         "bytes/s ({}, {})",
-                                         num_cores, fetch.value.low, fetch.value.high, fetch.origin.date, fetch.origin.source,
-                                         line.value.low, line.value.high, line.origin.date, line.origin.source)};
+  outlook.rows_per_second = {
+      slower_of(by_cores, by_line),
+      fmt::format("assumed: the lower of {} cores at {:.0f} to {:.0f} rows/s each ({}, {}) and a line of {:.3g} to {:.3g} "
+                  "bytes/s ({}, {})",
+                  num_cores, fetch.value.low, fetch.value.high, fetch.origin.date, fetch.origin.source, line.value.low, line.value.high,
+                  line.origin.date, line.origin.source)};
   return outlook;
 }
 

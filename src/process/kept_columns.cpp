@@ -87,14 +87,19 @@ Result<arrow::FieldVector> KeptColumns::fields(const JobPlan& plan) const {
   }
   // Tables differ, perhaps only those that the job leaves out: its own decide.
   arrow::FieldVector first;
+  std::string first_path;
   const std::vector<JobInput>& inputs = plan.inputs();
   for (size_t i = 0; i < inputs.size() && !names_.empty(); ++i) {
+    if (inputs[i].num_rows == 0) {
+      continue;  // A tar without samples has no columns of theirs.
+    }
     DARKROOM_ASSIGN_OR_RETURN(const auto table, open_table(plan.input_place({.input = i})));
     DARKROOM_ASSIGN_OR_RETURN(arrow::FieldVector fields, kept_fields(*table->schema(), inputs[i].path, names_));
-    if (i == 0) {
+    if (first.empty()) {
       first = std::move(fields);
+      first_path = inputs[i].path;
     } else if (!are_equal(first, fields)) {
-      return types_differ(inputs[0].path, first, inputs[i].path, fields);
+      return types_differ(first_path, first, inputs[i].path, fields);
     }
   }
   return first;

@@ -1,6 +1,7 @@
 #include "darkroom/process/process_job.h"
 
 #include <algorithm>
+#include <atomic>
 #include <optional>
 #include <utility>
 
@@ -138,7 +139,12 @@ class ProcessParts {
     if (layout_.dialect == LatentsDialect::kMosaicMl) {
       DARKROOM_ASSIGN_OR_RETURN(scratch_, open_mds_scratch(run_.output()));
     }
-    BodyMemory intake(memory.intake_bytes + memory.body_bytes);
+    const size_t row_bytes = memory.intake_bytes + memory.body_bytes;
+    const ReadAheadShare ahead = is_remote() ? ReadAheadShare() : plan_read_ahead(run_.plan(), row_bytes, workers_.readers);
+    BodyMemory intake(row_bytes - ahead.total_bytes);
+    reading_.read_ahead_bytes = ahead.reader_bytes;
+    reading_.memory_bytes = static_cast<int64_t>(intake.limit_bytes()) / workers_.readers;
+    reading_.num_readers = workers_.readers;
     decoding_.emplace(memory.work_bytes);
     if (is_remote()) {
       remote_ = plan_remote(memory);
@@ -152,6 +158,7 @@ class ProcessParts {
                                        .trace = options_.trace};
     const Status ended =
         run_items("process", run_, make_job(prepared), intake, nullptr, pipeline, options_.metrics, std::move(stop), summary);
+    summary.first_errors = told_.told();
     tell_of_transformers();
     return ended;
   }
@@ -175,7 +182,7 @@ class ProcessParts {
 
   Result<Reader> make_reader() {
     if (!is_remote()) {
-      return Reader(std::make_unique<ProcessReader>(run_, reading_));
+      return Reader(std::make_unique<ProcessReader>(run_, reading_, has_told_of_pages_));
     }
     return Reader(std::make_unique<TransformedReader>(run_, reading_, remote_, encoder_.tokenizer(), transformers_));
   }
@@ -200,7 +207,8 @@ class ProcessParts {
               }
               DARKROOM_ASSIGN_OR_RETURN(auto writer, LatentsWriter::open(run_, work, layout_));
               return Writer(std::move(writer));
-            }};
+            },
+            .num_rows = [](const ProcessBatch& batch) { return batch.tally.rows_in; }};
   }
 
   void add_middle(Pipeline& pipeline, BoundedQueue<ProcessPiece>& read, BoundedQueue<ProcessPiece>& prepared,
@@ -228,7 +236,8 @@ class ProcessParts {
   const ProcessJobOptions& options_;
   const ProcessEncoder& encoder_;
   const LatentsLayout& layout_;
-  const ProcessReading reading_;
+  ProcessReading reading_;  // Whole before there is a reader.
+  std::atomic<bool> has_told_of_pages_ = false;
   const WorkerCounts workers_ = choose_workers(options_, encoder_.facts());
   std::optional<DecodingBudget> decoding_;
   ToldErrors told_{"process"};
@@ -290,9 +299,8 @@ Status meet_transformers(const JobRun& run, const ProcessJobOptions& options, co
       then.size(), now.size()));
 }
 
-/// The part of a run that writes.
-Status work(JobRun& run, const ProcessJobOptions& options, const ProcessEncoder& encoder, const KeptColumns& kept, std::stop_token stop,
-            StageSummary& summary) {
+Status try_to_work(JobRun& run, const ProcessJobOptions& options, const ProcessEncoder& encoder, const KeptColumns& kept,
+                   const std::stop_token& stop, StageSummary& summary) {
   DARKROOM_ASSIGN_OR_RETURN(arrow::FieldVector kept_fields, kept.fields(run.plan()));
   const bool is_mds = options.dialect == LatentsDialect::kMosaicMl;
   if (is_mds) {  // Before anything is written.
@@ -312,6 +320,12 @@ Status work(JobRun& run, const ProcessJobOptions& options, const ProcessEncoder&
   DARKROOM_RETURN_IF_ERROR(is_mds ? write_mds_index(run.plan(), layout, stop) : Status::ok());
   run.fill(summary);
   return Status::ok();
+}
+
+/// The part of a run that writes.
+Status work(JobRun& run, const ProcessJobOptions& options, const ProcessEncoder& encoder, const KeptColumns& kept,
+            const std::stop_token& stop, StageSummary& summary) {
+  return run.ended(try_to_work(run, options, encoder, kept, stop, summary));
 }
 
 void tell_of_encoders(const EncoderFacts& facts, int batch_size) {
@@ -427,7 +441,7 @@ Status run_process_job(StoreSet& stores, const ProcessJobOptions& options, const
     DARKROOM_RETURN_IF_ERROR(check_decoder(options.decoder_program, kAnySize, stop));
   }
   ItemOrders* const orders = options.selection.on_demand ? options.orders : nullptr;
-  JobRun run(std::move(plan), {.clock = &system_clock(), .owner = owner_of_this_process(), .orders = orders});
+  JobRun run(std::move(plan), {.clock = &system_clock(), .owner = owner_of_this_process(), .orders = orders, .stores = &stores});
   run.fill(summary);
   if (options.dry_run) {
     return look_ahead(run.plan(), *encoder, options, summary);

@@ -89,7 +89,7 @@ class TransformWorker {
     DARKROOM_ASSIGN_OR_RETURN(auto table, open_pinned_input(nullptr, input));
     DARKROOM_ASSIGN_OR_RETURN(columns_, find_image_columns(*table->schema(), table->path(), options_.caption_column));
     DARKROOM_ASSIGN_OR_RETURN(kept_fields_, kept_fields(*table->schema(), table->path(), options_.keep_columns));
-    rows_.emplace(std::move(table), std::nullopt, names_of(columns_, options_.keep_columns), kImageReadOptions);
+    rows_.emplace(std::move(table), std::nullopt, names_of(columns_, options_.keep_columns), image_read_options());
     input_ = &input;
     return Status::ok();
   }

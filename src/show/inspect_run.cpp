@@ -7,21 +7,41 @@
 
 #include "cell_text.h"
 #include "darkroom/core/log.h"
+#include "darkroom/core/verbosity.h"
 #include "darkroom/files/paths.h"
 #include "darkroom/nn/checkpoint_folder.h"
 #include "darkroom/show/run_report.h"
 #include "darkroom/stores/stores.h"
+#include "darkroom/stream/progress.h"
 #include "run_folder.h"
 #include "weights_study.h"
 
 namespace darkroom {
 namespace {
 
+int64_t recorded_bytes(const FileDigests& digests) {
+  int64_t sum = 0;
+  for (const auto& [name, digest] : digests) {
+    sum += digest.size_bytes;
+  }
+  return sum;
+}
+
+/// On a terminal; `num_bytes` of so many are verified.
+void show_verified(int64_t num_bytes, int64_t num_recorded, const std::string& file) {
+  const int width = num_recorded > 0 ? bar_width(terminal_columns()) : 0;
+  const std::string bar = width > 0 ? draw_bar(static_cast<double>(num_bytes) / static_cast<double>(num_recorded), width) + " " : "";
+  show_progress(fmt::format("inspect {}{:.1f}/{:.1f} MB, verifying {}", bar, static_cast<double>(num_bytes) * 1e-6,
+                            static_cast<double>(num_recorded) * 1e-6, file));
+}
+
 Status verify_checkpoint(FileSystem& files, const std::string& folder, const FileDigests& digests, const std::stop_token& stop,
                          DamageLog& damage) {
   std::vector<std::string> whole_weights;
+  int64_t num_bytes = 0;
   for (const auto& [name, digest] : digests) {
-    show_progress(fmt::format("inspect: verifying {}/{}", file_name(folder), name));
+    show_verified(num_bytes, recorded_bytes(digests), file_name(folder) + "/" + name);
+    num_bytes += digest.size_bytes;
     const int64_t num_damages = damage.count();
     DARKROOM_RETURN_IF_ERROR(damage.take(verify_checkpoint_file(files, folder, name, digest, stop)));
     if (name.ends_with(".safetensors") && damage.count() == num_damages) {
@@ -39,14 +59,6 @@ std::string field_text(const nlohmann::ordered_json& state, const char* name) {
   }
   return clipped_text(
       value->is_string() ? value->get<std::string>() : value->dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace), 96);
-}
-
-int64_t recorded_bytes(const FileDigests& digests) {
-  int64_t sum = 0;
-  for (const auto& [name, digest] : digests) {
-    sum += digest.size_bytes;
-  }
-  return sum;
 }
 
 // unet/ or vae/, and ema/.

@@ -3,12 +3,16 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <chrono>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "cell_text.h"
 #include "column_study.h"
 #include "darkroom/core/log.h"
+#include "darkroom/core/verbosity.h"
+#include "darkroom/stream/progress.h"
 #include "darkroom/tables/verify_shard.h"
 #include "first_rows.h"
 #include "part_list.h"
@@ -52,8 +56,43 @@ Studies make_studies(const TableKind& kind, bool verify) {
   return studies;
 }
 
+/// How many rows are studied, on a terminal, while it lives.
+class StudyLine {
+ public:
+  /// `num_rows`: to be studied; 0 or less: not known.
+  StudyLine(size_t num_parts, int64_t num_rows) : num_parts_(num_parts), num_rows_(num_rows) {}
+  ~StudyLine() { show_progress(""); }
+  StudyLine(const StudyLine&) = delete;
+  StudyLine& operator=(const StudyLine&) = delete;
+
+  void begin_part(int64_t rows_done) {
+    ++part_;
+    show(rows_done);
+  }
+  void show(int64_t rows_done) {
+    const auto now = std::chrono::steady_clock::now();
+    if (now - last_shown_ < kInterval && part_ == part_shown_) {
+      return;
+    }
+    last_shown_ = now;
+    part_shown_ = part_;
+    const int width = num_rows_ > 0 ? bar_width(terminal_columns()) : 0;
+    const std::string bar = width > 0 ? " " + draw_bar(static_cast<double>(rows_done) / static_cast<double>(num_rows_), width) : ":";
+    const std::string total = num_rows_ > 0 ? fmt::format("/{}", num_rows_) : "";
+    show_progress(fmt::format("inspect{} {}{} rows, file {} of {}", bar, rows_done, total, part_, num_parts_));
+  }
+
+ private:
+  static constexpr std::chrono::milliseconds kInterval{200};
+  const size_t num_parts_;
+  const int64_t num_rows_;
+  size_t part_ = 0;
+  size_t part_shown_ = 0;
+  std::chrono::steady_clock::time_point last_shown_{};
+};
+
 Status study_part(FileSystem& files, const TablePart& part, int64_t num_rows, const std::stop_token& stop, Studies& studies,
-                  DamageLog& damage) {
+                  StudyLine& line, DamageLog& damage) {
   if (damage.is_on() && part.is_ours) {
     DARKROOM_RETURN_IF_ERROR(damage.take(verify_shard(files, part.path)));
   }
@@ -67,6 +106,7 @@ Status study_part(FileSystem& files, const TablePart& part, int64_t num_rows, co
       DARKROOM_RETURN_IF_ERROR(study->add(batch, place, damage));
     }
     studies.num_rows += batch.num_rows();
+    line.show(studies.num_rows);
     return Status::ok();
   };
   // --verify reads every column, so that every page's checksum is compared.
@@ -76,21 +116,27 @@ Status study_part(FileSystem& files, const TablePart& part, int64_t num_rows, co
   return Status::ok();
 }
 
-Status study_rows(FileSystem& files, const TableParts& parts, const std::stop_token& stop, Studies& studies, DamageLog& damage) {
-  for (size_t i = 0; i < parts.parts.size(); ++i) {
+Status study_parts(FileSystem& files, const TableParts& parts, const std::stop_token& stop, Studies& studies, DamageLog& damage) {
+  const int64_t num_rows = parts.num_rows();
+  StudyLine line(parts.parts.size(), damage.is_on() ? num_rows : std::min<int64_t>(num_rows, kRowsStudied));
+  for (const TablePart& part : parts.parts) {
     const int64_t num_left = damage.is_on() ? INT64_MAX : kRowsStudied - studies.num_rows;
     if (num_left <= 0 || (studies.all.empty() && !damage.is_on())) {
       break;
     }
-    show_progress(fmt::format("inspect: file {} of {}, {} rows", i + 1, parts.parts.size(), studies.num_rows));
+    line.begin_part(studies.num_rows);
     const int64_t num_damages = damage.count();
-    const Status status = study_part(files, parts.parts[i], num_left, stop, studies, damage);
+    const Status status = study_part(files, part, num_left, stop, studies, line, damage);
     // A file that is known to be damaged does not count twice for the read that stumbles over the same place.
     if (damage.count() == num_damages || !DamageLog::is_about_data(status)) {
       DARKROOM_RETURN_IF_ERROR(damage.take(status));
     }
   }
-  show_progress("");
+  return Status::ok();
+}
+
+Status study_rows(FileSystem& files, const TableParts& parts, const std::stop_token& stop, Studies& studies, DamageLog& damage) {
+  DARKROOM_RETURN_IF_ERROR(study_parts(files, parts, stop, studies, damage));
   if (damage.is_on() && studies.keys != nullptr) {
     DARKROOM_RETURN_IF_ERROR(studies.keys->name_duplicates(files, parts, stop, damage));
   }

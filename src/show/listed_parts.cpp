@@ -36,7 +36,7 @@ class MovingPart final : public InputFile {
     const Status read = current()->read_ranges(ranges, out);
     return has_moved(read) ? current()->read_ranges(ranges, out) : read;
   }
-  void will_read(std::span<const ByteRange> ranges) const override { current()->will_read(ranges); }
+  bool is_remote() const override { return current()->is_remote(); }
 
  private:
   std::shared_ptr<const InputFile> current() const {

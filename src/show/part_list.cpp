@@ -54,8 +54,8 @@ Result<std::optional<int64_t>> items_of_list(FileSystem& files, const std::strin
   return job.is_ok() ? Result<std::optional<int64_t>>(job->num_items()) : job.status();
 }
 
-/// Where the items end that ought to have parts, if the list tells: a run that has done what it was asked for leaves a summary of all parts,
-/// and one that --limit cut within an item a part that says so; what lies behind the last part was not asked for then.
+/// Where the items end that ought to have parts, if the list tells: a run that has done what it was asked for leaves a summary of all
+/// parts, and one that --limit cut within an item a part that says so; what lies behind the last part was not asked for then.
 Result<std::optional<int64_t>> end_of_list(FileSystem& files, const std::string& folder, const FolderParts& parts, int64_t last_listed) {
   if (parts.by_item.empty() || last_listed >= parts.by_item.rbegin()->first) {
     return std::optional<int64_t>();
@@ -65,7 +65,7 @@ Result<std::optional<int64_t>> end_of_list(FileSystem& files, const std::string&
     return name && name->considered;
   };
   return std::ranges::any_of(parts.by_item.rbegin()->second, is_cut) ? Result<std::optional<int64_t>>(std::nullopt)
-                                                                      : items_of_list(files, folder);
+                                                                     : items_of_list(files, folder);
 }
 
 /// `end`: of the items that ought to have parts; nothing: up to the last part.
@@ -97,7 +97,8 @@ void check_items(const std::string& folder, const FolderParts& parts, std::optio
 }
 
 /// The item of the part.
-int64_t check_listed(FileSystem& files, const std::string& folder, const nlohmann::json& listed, const FolderParts& parts, DamageLog& damage) {
+int64_t check_listed(FileSystem& files, const std::string& folder, const nlohmann::json& listed, const FolderParts& parts,
+                     DamageLog& damage) {
   const std::string name = listed.value("name", std::string());
   const auto listed_name = PartName::parse(name);
   const int64_t item = listed_name ? listed_name->item : -1;
@@ -113,7 +114,7 @@ int64_t check_listed(FileSystem& files, const std::string& folder, const nlohman
     return item;
   }
   const TablePart& part = *found->second;
-  const auto size_bytes = listed.value("size_bytes", part.size_bytes);
+  const int64_t size_bytes = whole_number(listed.value("size_bytes", nlohmann::json(part.size_bytes)));
   const auto content_hash = listed.value("content_hash", part.content_hash);
   if (size_bytes != part.size_bytes || content_hash != part.content_hash) {
     damage.add(fmt::format("a part is not the one that the job's summary lists (part, bytes and hash listed, there): {} {} {} {} {}",

@@ -1,5 +1,6 @@
 #include "darkroom/stores/https_store.h"
 
+#include <atomic>
 #include <map>
 #include <mutex>
 #include <optional>
@@ -12,11 +13,39 @@
 namespace darkroom {
 namespace {
 
+/// Of a server that gives whole files alone.
+constexpr int64_t kMostWholeBytes = int64_t{64} << 20;
+
 /// The version of a file that its readers hold to.
 struct WebPin {
   int64_t size_bytes = 0;
   std::string version = {};
 };
+
+Status gives_whole_files(const std::string& url) {
+  return Status::failed_precondition(
+      "the server gives whole files alone, and one of more than 64 MB must be read in parts; copy it to a local folder and name that:",
+      url);
+}
+
+Result<std::string> read_whole_file(WebClient& web, const std::string& url, int64_t max_bytes, const std::stop_token& stop,
+                                    std::string* version = nullptr) {
+  DARKROOM_ASSIGN_OR_RETURN(WebAnswer answer, web.ask({.url = url, .max_body_bytes = max_bytes}, stop));
+  const std::string what = shown_url(url);
+  if (answer.head.status != 200) {
+    return answer.head.status / 100 == 2
+               ? Status::unavailable("the server gave a part of the file unasked (address, status):", what, answer.head.status)
+               : web_failure(answer, what);
+  }
+  DARKROOM_RETURN_IF_ERROR(check_not_packed(answer.head, what));
+  if (!answer.is_whole) {
+    return Status::corrupt_data("the file is larger than what is read at once (address, most bytes):", what, max_bytes);
+  }
+  if (version != nullptr) {
+    *version = web_version(answer.head);
+  }
+  return std::move(answer.body);
+}
 
 class HttpsFile final : public RangedFile {
  public:
@@ -34,26 +63,58 @@ class HttpsFile final : public RangedFile {
  protected:
   Status read_part(int64_t offset, std::span<std::byte> out) const override {
     const ByteRange range{.offset = offset, .num_bytes = static_cast<int64_t>(out.size())};
-    DARKROOM_ASSIGN_OR_RETURN(WebAnswer answer, web_.ask(part_request({.url = url_}, range), stop_));
-    DARKROOM_ASSIGN_OR_RETURN(const WebPart part, read_web_part(std::move(answer), range, shown_url(url_)));
-    const std::lock_guard hold(mutex_);
-    if ((part.size_bytes >= 0 && part.size_bytes != size_bytes_) || !may_be_same_version(part.version, version_)) {
-      return Status::failed_precondition("the file on the server changed while it was read; begin again (address, bytes before, now):",
-                                         shown_url(url_), size_bytes_, part.size_bytes);
+    if (gives_whole_) {
+      return copy_of_whole(range, out);
     }
-    version_ = version_.empty() ? part.version : version_;
+    DARKROOM_ASSIGN_OR_RETURN(WebAnswer answer, web_.ask(part_request({.url = url_}, range), stop_));
+    if (answer.head.status == 200 && range.num_bytes < size_bytes_) {
+      gives_whole_ = true;
+      return copy_of_whole(range, out);
+    }
+    DARKROOM_ASSIGN_OR_RETURN(const WebPart part, read_web_part(std::move(answer), range, shown_url(url_)));
+    DARKROOM_RETURN_IF_ERROR(check_version(part.size_bytes, part.version));
     std::ranges::copy(std::as_bytes(std::span(part.bytes)), out.begin());
     return Status::ok();
   }
 
  private:
+  /// `size_bytes`: negative where the server does not say it.
+  Status check_version(int64_t size_bytes, const std::string& version) const {
+    const std::lock_guard hold(mutex_);
+    if ((size_bytes >= 0 && size_bytes != size_bytes_) || !may_be_same_version(version, version_)) {
+      return Status::failed_precondition("the file on the server changed while it was read; begin again (address, bytes before, now):",
+                                         shown_url(url_), size_bytes_, size_bytes);
+    }
+    version_ = version_.empty() ? version : version_;
+    return Status::ok();
+  }
+
+  /// Of the file in memory, which the first read fetches.
+  Status copy_of_whole(ByteRange range, std::span<std::byte> out) const {
+    if (size_bytes_ > kMostWholeBytes) {
+      return gives_whole_files(shown_url(url_));
+    }
+    const std::lock_guard hold(whole_mutex_);
+    if (whole_.empty()) {
+      std::string version;
+      DARKROOM_ASSIGN_OR_RETURN(std::string bytes, read_whole_file(web_, url_, kMostWholeBytes, stop_, &version));
+      DARKROOM_RETURN_IF_ERROR(check_version(static_cast<int64_t>(bytes.size()), version));
+      whole_ = std::move(bytes);
+    }
+    std::ranges::copy(std::as_bytes(std::span(whole_)).subspan(static_cast<size_t>(range.offset), out.size()), out.begin());
+    return Status::ok();
+  }
+
   WebClient& web_;
   const std::string path_;
   const std::string url_;
   const std::stop_token stop_;
   const int64_t size_bytes_;
+  mutable std::atomic<bool> gives_whole_ = false;
   mutable std::mutex mutex_;
   mutable std::string version_;  // Guarded by mutex_; empty: the server has named none yet.
+  mutable std::mutex whole_mutex_;
+  mutable std::string whole_;  // Guarded by whole_mutex_; empty: not fetched yet.
 };
 
 class WebServers final : public ReadOnly<HttpsStore> {
@@ -149,10 +210,8 @@ Result<std::unique_ptr<InputFile>> WebServers::open_input(const std::string& pat
   WebPin pin{.size_bytes = known_size.value_or(0)};
   if (!known_size) {
     DARKROOM_ASSIGN_OR_RETURN(const Probe found, probe(path));
-    if (!found.has_ranges && found.pin.size_bytes > 0) {
-      return Status::failed_precondition(
-          "the server gives whole files alone, and this file must be read in parts; copy it to a local folder and name that:",
-          uri_of(path));
+    if (!found.has_ranges && found.pin.size_bytes > kMostWholeBytes) {
+      return gives_whole_files(uri_of(path));
     }
     pin = found.pin;
   }
@@ -192,17 +251,7 @@ Result<ObjectTail> WebServers::read_tail(const std::string& path, int64_t num_by
 }
 
 Result<std::string> WebServers::read_small(const std::string& path, int64_t max_bytes) {
-  DARKROOM_ASSIGN_OR_RETURN(WebAnswer answer, web_.ask({.url = url_of(path), .max_body_bytes = max_bytes}, stop_));
-  if (answer.head.status != 200) {
-    return answer.head.status / 100 == 2
-               ? Status::unavailable("the server gave a part of the file unasked (address, status):", uri_of(path), answer.head.status)
-               : web_failure(answer, uri_of(path));
-  }
-  DARKROOM_RETURN_IF_ERROR(check_not_packed(answer.head, uri_of(path)));
-  if (!answer.is_whole) {
-    return Status::corrupt_data("the file is larger than what is read at once (address, most bytes):", uri_of(path), max_bytes);
-  }
-  return std::move(answer.body);
+  return read_whole_file(web_, url_of(path), max_bytes, stop_);
 }
 
 }  // namespace

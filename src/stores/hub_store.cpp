@@ -162,10 +162,14 @@ Result<FileInfo> HubStore::stat(const std::string& path) {
   if (place.is_ok()) {
     return FileInfo{.path = path, .size_bytes = place->size_bytes, .is_folder = false};
   }
-  if (place.status().code() == StatusCode::kNotFound && list(path).is_ok()) {
+  if (place.status().code() != StatusCode::kNotFound) {
+    return place.status();
+  }
+  const Status listed = list(path).status();
+  if (listed.is_ok()) {
     return FileInfo{.path = path, .size_bytes = 0, .is_folder = true};
   }
-  return place.status();
+  return listed.code() == StatusCode::kNotFound ? place.status() : listed;  // A hub that cannot be asked has not said that it is not there.
 }
 
 Status HubStore::list_tree(const std::string& folder, std::stop_token stop, const std::function<Status(std::span<const FileInfo>)>& page) {

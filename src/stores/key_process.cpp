@@ -12,6 +12,7 @@
 #include <cerrno>
 #include <csignal>
 #include <optional>
+#include <string_view>
 #include <system_error>
 #include <utility>
 
@@ -30,6 +31,20 @@ Status key_process_failed(StatusCode code, std::string_view what, const std::str
 }
 
 std::string reason_of(int error) { return std::generic_category().message(error); }
+
+/// What AWS's tools may want of our environment: all but the secrets of hubs, encoders and ranks.
+std::vector<char*> environment_of_helper() {
+  std::vector<char*> variables;
+  for (char** variable = environ; *variable != nullptr; ++variable) {
+    const std::string_view text = *variable;
+    const auto begins = [text](std::string_view prefix) { return text.starts_with(prefix); };
+    if (std::ranges::none_of(std::array<std::string_view, 3>{"HF_", "HUGGING_FACE_", "DARKROOM_"}, begins)) {
+      variables.push_back(*variable);
+    }
+  }
+  variables.push_back(nullptr);
+  return variables;
+}
 
 class KeyProcess {
  public:
@@ -98,6 +113,7 @@ class KeyProcess {
       arguments.push_back(word.data());
     }
     arguments.push_back(nullptr);
+    const std::vector<char*> variables = environment_of_helper();
     posix_spawn_file_actions_t actions;
     posix_spawn_file_actions_init(&actions);
     posix_spawn_file_actions_addopen(&actions, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
@@ -113,7 +129,7 @@ class KeyProcess {
     posix_spawnattr_setsigdefault(&attributes, &all);
     posix_spawnattr_setpgroup(&attributes, 0);
     posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETPGROUP);
-    const int error = posix_spawnp(&pid_, arguments.front(), &actions, &attributes, arguments.data(), environ);
+    const int error = posix_spawnp(&pid_, arguments.front(), &actions, &attributes, arguments.data(), variables.data());
     posix_spawnattr_destroy(&attributes);
     posix_spawn_file_actions_destroy(&actions);
     pid_ = error == 0 ? pid_ : -1;

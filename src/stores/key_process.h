@@ -16,8 +16,8 @@ Result<std::vector<std::string>> split_key_command(std::string_view command);
 
 /// Runs a program, `command[0]` looked up in PATH when it holds no slash, and returns what it wrote to stdout: keys. Its stdin is empty,
 /// its stderr goes nowhere, because nobody knows what it shows; it and what it started are killed when `timeout` has passed or `stop` is
-/// requested. Errors, without output and arguments: kNotFound (cannot be started), kFailedPrecondition (ended with a failure, too much
-/// output), kUnavailable (timeout, no pipe), kCancelled.
+/// requested. Of our environment it lacks what begins with HF_, HUGGING_FACE_ or DARKROOM_. Errors, without output and arguments: kNotFound
+/// (cannot be started), kFailedPrecondition (ended with a failure, too much output), kUnavailable (timeout, no pipe), kCancelled.
 Result<std::string> run_key_process(const std::vector<std::string>& command, std::chrono::milliseconds timeout,
                                     const std::stop_token& stop = {});
 

@@ -28,6 +28,7 @@ struct S3Name {
 
 enum class S3Patience {
   kFull,   ///< As docs/stores.md says of failures.
+  kTries,  ///< The same, but once its tries are over a store that cannot be reached is not waited for.
   kLeast,  ///< As S3Options::least_patience, ahead of the bucket's queue, and not at all while nobody answers: what is left is found later.
 };
 

@@ -144,8 +144,25 @@ Result<S3Reply> S3Client::send_well(const S3Call& call, std::stop_token stop) {
   return reply.is_ok() ? Result<S3Reply>(std::move(reply)) : sender_.failure_of(call, reply);
 }
 
+/// The answer to a HEAD, with a listing's reason where it has none: it has no body, and 400 alone may be another region or old keys.
+Result<S3Reply> S3Client::send_head(const S3Name& name, const std::stop_token& stop) {
+  const S3Call call{.doing = "looking for", .method = "HEAD", .name = name};
+  DARKROOM_ASSIGN_OR_RETURN(S3Reply reply, sender_.send(call, stop));
+  if (reply.status == 400 && reply.error.code.empty()) {
+    S3Call asked{.doing = "looking for", .method = "GET", .name = {.bucket = name.bucket, .key = {}}};
+    asked.query = {{"list-type", "2"}, {"max-keys", "1"}, {"prefix", name.key}};
+    DARKROOM_ASSIGN_OR_RETURN(S3Reply told, sender_.send(asked, stop));
+    if (told.is_ok()) {  // Perhaps because the sender knows region, time or keys now.
+      DARKROOM_ASSIGN_OR_RETURN(reply, sender_.send(call, stop));
+    } else if (told.status == 400) {
+      reply.error = std::move(told.error);
+    }
+  }
+  return reply.is_ok() ? Result<S3Reply>(std::move(reply)) : sender_.failure_of(call, reply);
+}
+
 Result<S3Head> S3Client::head(const S3Name& name, std::stop_token stop) {
-  DARKROOM_ASSIGN_OR_RETURN(const S3Reply reply, send_well({.doing = "looking for", .method = "HEAD", .name = name}, std::move(stop)));
+  DARKROOM_ASSIGN_OR_RETURN(const S3Reply reply, send_head(name, stop));
   return S3Head{
       .size_bytes = reply.head.content_length.value_or(0), .etag = header_of(reply, "etag"), .writer = header_of(reply, kWriterHeader)};
 }
@@ -203,9 +220,9 @@ Result<S3Outcome> S3Client::settle(const S3Name& name, const std::string& writer
   return there->writer == writer ? S3Outcome::kStored : S3Outcome::kTaken;
 }
 
-Result<S3Outcome> S3Client::put(const S3Name& name, S3Pieces pieces, const std::string& writer, S3Condition condition,
+Result<S3Outcome> S3Client::put(const S3Name& name, S3Pieces pieces, const std::string& writer, S3Condition condition, S3Patience patience,
                                 std::stop_token stop) {
-  S3Call call{.doing = "storing", .method = "PUT", .name = name};
+  S3Call call{.doing = "storing", .method = "PUT", .name = name, .patience = patience};
   call.headers = {{kWriterHeader, writer}, {"x-amz-checksum-crc32c", base64_of_checksum(checksum_of(pieces))}};
   add_condition(call, condition);
   call.body.assign(pieces.begin(), pieces.end());

@@ -65,7 +65,8 @@ class S3Client {
   Result<S3GetReply> get_suffix(const S3Name& name, int64_t num_bytes, std::stop_token stop = {});
 
   /// kStored, kTaken or kUnsupported.
-  Result<S3Outcome> put(const S3Name& name, S3Pieces pieces, const std::string& writer, S3Condition condition, std::stop_token stop = {});
+  Result<S3Outcome> put(const S3Name& name, S3Pieces pieces, const std::string& writer, S3Condition condition,
+                        S3Patience patience = S3Patience::kFull, std::stop_token stop = {});
 
   /// The upload's id. A try whose reply was lost, perhaps one that only the HTTP library knows of, leaves another upload, without a part,
   /// that a sweep takes: who of several writers of a name began which upload, no listing tells.
@@ -99,6 +100,7 @@ class S3Client {
  private:
   /// The reply where it is good, else its failure.
   Result<S3Reply> send_well(const S3Call& call, std::stop_token stop);
+  Result<S3Reply> send_head(const S3Name& name, const std::stop_token& stop);
   Result<S3GetReply> get_some(S3Call call, std::stop_token stop);
   Result<S3ObjectPage> list_page(const S3Name& prefix, std::string_view delimiter, int max_keys, const std::string& token,
                                  std::stop_token stop);

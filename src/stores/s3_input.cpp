@@ -20,6 +20,7 @@ class S3Input final : public InputFile {
 
   const std::string& path() const override { return path_; }
   int64_t size_bytes() const override { return size_bytes_; }
+  bool is_remote() const override { return true; }
 
   Result<size_t> read_at(int64_t offset, std::span<std::byte> out) const override {
     const int64_t num_bytes = std::clamp<int64_t>(size_bytes_ - offset, 0, static_cast<int64_t>(out.size()));

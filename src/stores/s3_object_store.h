@@ -42,7 +42,8 @@ class S3Store final : public Store {
   Result<std::unique_ptr<PendingObject>> begin_object(const std::string& folder, const std::string& name) override;
   Result<std::unique_ptr<PendingFolder>> begin_folder(const std::string& folder, const std::string& name) override;
 
-  Status replace_small(const std::string& path, std::string_view bytes) override;
+  Status replace_small(const std::string& path, std::string_view bytes) override { return replace(path, bytes, S3Patience::kFull); }
+  Status replace_small_now(const std::string& path, std::string_view bytes) override { return replace(path, bytes, S3Patience::kTries); }
   Result<bool> create_small(const std::string& path, std::string_view bytes) override;
   Status remove(const std::string& path) override { return client_->remove(name_of(path)); }
   Status remove_tree(const std::string& folder) override;
@@ -52,6 +53,7 @@ class S3Store final : public Store {
   Result<SweepReport> sweep(const std::string& folder, std::chrono::seconds age, std::chrono::system_clock::time_point now) override;
   Result<SweepReport> sweep_folders(const std::string& folder, std::chrono::seconds age,
                                     std::chrono::system_clock::time_point now) override;
+  Result<SweepReport> sweep_name(const std::string& path, std::chrono::seconds age, std::chrono::system_clock::time_point now) override;
   Result<FirstWins> first_wins(const std::string& folder) override;
 
   S3Client& client() { return *client_; }
@@ -65,6 +67,7 @@ class S3Store final : public Store {
   Result<FirstWins> probe_first_wins(const std::string& folder);
   Result<FirstWins> probe_taken_name(const S3Name& probe, S3Pieces pieces, const std::string& writer);
   Result<S3Outcome> probe_upload(const S3Name& probe, const std::string& upload, S3Pieces pieces, const std::string& writer);
+  Status replace(const std::string& path, std::string_view bytes, S3Patience patience);
   Status try_to_move(const S3Name& from, const S3Name& to);
   Result<bool> hold_same_bytes(const S3Name& one, const S3Head& one_head, const S3Name& other, const S3Head& other_head);
 
@@ -93,5 +96,7 @@ Result<Completion> complete_s3_contender(S3Store& store, const Location& object,
 Result<Completion> complete_s3_folder(S3Store& store, const Location& object, const CommitRecord& record);
 
 Result<SweepReport> sweep_s3_folder(S3Store& store, const std::string& folder, S3SweepScope scope, std::chrono::sys_seconds oldest);
+/// Of one object or folder.
+Result<SweepReport> sweep_s3_name(S3Store& store, const std::string& path, std::chrono::sys_seconds oldest);
 
 }  // namespace darkroom

@@ -397,7 +397,7 @@ Status S3Sender::wait_before_next(const S3Call& call, S3Verdict verdict, const S
 Status S3Sender::outlast(const S3Call& call, const Status& failure, Attempt& attempt) {
   const Clock::Instant now = tools_.clock.now();
   const Status given_up = attempt.num_tries == 0 ? failure : failure.with_context(fmt::format("gave up after {} tries", attempt.num_tries));
-  const bool may_wait = !attempt.was_answered && attempt.bucket.has_answered && !attempt.deadline;
+  const bool may_wait = !attempt.was_answered && attempt.bucket.has_answered && !attempt.deadline && call.patience == S3Patience::kFull;
   if (!may_wait || now - attempt.began >= tools_.outage_patience) {
     return given_up;
   }

@@ -167,9 +167,9 @@ Result<std::unique_ptr<PendingFolder>> S3Store::begin_folder(const std::string& 
   return begin_s3_folder(*this, folder, name);
 }
 
-Status S3Store::replace_small(const std::string& path, std::string_view bytes) {
+Status S3Store::replace(const std::string& path, std::string_view bytes, S3Patience patience) {
   const std::span<const std::byte> piece = std::as_bytes(std::span(bytes));
-  return client_->put(name_of(path), std::span(&piece, 1), make_writer_mark(), S3Condition::kNone).status();
+  return client_->put(name_of(path), std::span(&piece, 1), make_writer_mark(), S3Condition::kNone, patience).status();
 }
 
 Result<bool> S3Store::create_small(const std::string& path, std::string_view bytes) {
@@ -327,6 +327,10 @@ Result<SweepReport> S3Store::sweep(const std::string& folder, std::chrono::secon
 
 Result<SweepReport> S3Store::sweep_folders(const std::string& folder, std::chrono::seconds age, std::chrono::system_clock::time_point now) {
   return sweep_s3_folder(*this, folder, S3SweepScope::kFoldersToo, std::chrono::floor<std::chrono::seconds>(now) - age);
+}
+
+Result<SweepReport> S3Store::sweep_name(const std::string& path, std::chrono::seconds age, std::chrono::system_clock::time_point now) {
+  return sweep_s3_name(*this, path, std::chrono::floor<std::chrono::seconds>(now) - age);
 }
 
 Result<std::unique_ptr<Store>> make_s3_store(const S3Options& options, const StoreTools& tools) {

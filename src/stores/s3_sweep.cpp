@@ -3,6 +3,7 @@
 #include <set>
 #include <utility>
 
+#include "darkroom/core/check.h"
 #include "darkroom/files/paths.h"
 #include "s3_object_store.h"
 
@@ -17,31 +18,27 @@ bool belongs_to(std::string_view key, std::string_view prefix) {
   return rest.find('/') == std::string_view::npos || rest.starts_with(kS3TemporaryPrefix) || rest.starts_with(kInTemporaryFolder);
 }
 
-Result<std::vector<S3Upload>> list_stale_uploads(S3Client& client, const S3Name& prefix, S3SweepScope scope,
-                                                 std::chrono::sys_seconds oldest) {
-  std::vector<S3Upload> stale;
-  const auto add = [&](S3UploadPage page) {
-    for (S3Upload& upload : page.uploads) {
-      const bool is_ours = scope == S3SweepScope::kFoldersToo || belongs_to(upload.key, prefix.key);
-      if (is_ours && upload.initiated < oldest) {
-        stale.push_back(std::move(upload));
-      }
-    }
-    return Status::ok();
-  };
-  DARKROOM_RETURN_IF_ERROR(client.list_uploads(prefix, add));
-  return stale;
+/// Whether it is on its way to the object or folder of this name. `rest`: behind its folder's prefix.
+bool is_of_name(std::string_view rest, const std::string& name) {
+  const std::string_view first = rest.substr(0, rest.find('/'));  // NAME, or _tmp.NAME.MARK.
+  return first == name || (first.size() < rest.size() && first.substr(0, first.rfind('.')) == s3_temporary_stem(name));
 }
 
 /// One sweep of a folder.
 class S3Sweep {
  public:
-  S3Sweep(S3Store& store, const std::string& folder, S3SweepScope scope, std::chrono::sys_seconds oldest)
-      : store_(store), folder_(without_trailing_slashes(folder)), prefix_(S3Store::prefix_of(folder)), scope_(scope), oldest_(oldest) {}
+  /// `name`: all that is swept of the folder; empty: all that `scope` says.
+  S3Sweep(S3Store& store, const std::string& folder, S3SweepScope scope, std::chrono::sys_seconds oldest, std::string name = {})
+      : store_(store),
+        folder_(without_trailing_slashes(folder)),
+        prefix_(S3Store::prefix_of(folder)),
+        scope_(scope),
+        name_(std::move(name)),
+        oldest_(oldest) {}
 
   Result<SweepReport> run() {
     // The records are completed when the stale uploads are known: what a record named by then is visible, or will never be.
-    DARKROOM_ASSIGN_OR_RETURN(const std::vector<S3Upload> stale, list_stale_uploads(client(), prefix_, scope_, oldest_));
+    DARKROOM_ASSIGN_OR_RETURN(const std::vector<S3Upload> stale, list_stale_uploads());
     DARKROOM_RETURN_IF_ERROR(settle({.store = &store_, .path = folder_}));
     DARKROOM_RETURN_IF_ERROR(settle_folders());
     for (const S3Upload& upload : stale) {
@@ -56,6 +53,29 @@ class S3Sweep {
 
  private:
   S3Client& client() { return store_.client(); }
+
+  bool is_ours(std::string_view key) const {
+    if (!name_.empty()) {
+      return is_of_name(key.substr(prefix_.key.size()), name_);
+    }
+    return scope_ == S3SweepScope::kFoldersToo || belongs_to(key, prefix_.key);
+  }
+
+  Result<std::vector<S3Upload>> list_stale_uploads() {
+    std::vector<S3Upload> stale;
+    const auto add = [&](S3UploadPage page) {
+      for (S3Upload& upload : page.uploads) {
+        if (is_ours(upload.key) && upload.initiated < oldest_) {
+          stale.push_back(std::move(upload));
+        }
+      }
+      return Status::ok();
+    };
+    const auto list = [&](const std::string& key) { return client().list_uploads({.bucket = prefix_.bucket, .key = key}, add); };
+    DARKROOM_RETURN_IF_ERROR(list(prefix_.key + name_));
+    DARKROOM_RETURN_IF_ERROR(name_.empty() ? Status::ok() : list(prefix_.key + s3_temporary_stem(name_)));
+    return stale;
+  }
 
   /// Completes what the records of one folder name. A failure is kept for the end, and what its record names is spared.
   Status settle(const Location& place) {
@@ -83,13 +103,14 @@ class S3Sweep {
     const auto add = [&](const S3ObjectPage& page) {
       for (const std::string& key : page.prefixes) {
         std::string name = key.substr(prefix_.key.size(), key.size() - 1 - prefix_.key.size());
-        if (name != kS3TemporaryFolder && !name.starts_with(kS3TemporaryPrefix)) {
+        const bool is_named = name_.empty() || name == name_;
+        if (is_named && name != kS3TemporaryFolder && !name.starts_with(kS3TemporaryPrefix)) {
           names.push_back(std::move(name));
         }
       }
       return Status::ok();
     };
-    DARKROOM_RETURN_IF_ERROR(client().list(prefix_, "/", add));
+    DARKROOM_RETURN_IF_ERROR(client().list({.bucket = prefix_.bucket, .key = prefix_.key + name_}, "/", add));
     for (const std::string& name : names) {
       DARKROOM_ASSIGN_OR_RETURN(const int64_t num_before, count_records(name));
       if (num_before > 0) {
@@ -136,7 +157,8 @@ class S3Sweep {
         const bool is_of_folder = rest.starts_with(kS3TemporaryPrefix) && slash != std::string::npos;
         const bool is_record =
             is_probe && rest.find('/', kInTemporaryFolder.size()) == std::string::npos && is_commit_record(file_name(rest));
-        if (is_record || !(is_probe || is_of_folder) || (is_of_folder && is_spared(rest.substr(0, slash)))) {
+        const bool is_anothers = !name_.empty() && !is_of_name(rest, name_);
+        if (is_record || is_anothers || !(is_probe || is_of_folder) || (is_of_folder && is_spared(rest.substr(0, slash)))) {
           continue;
         }
         Group& group = groups[is_probe ? rest : rest.substr(0, slash)];
@@ -159,6 +181,7 @@ class S3Sweep {
   const std::string folder_;
   const S3Name prefix_;
   const S3SweepScope scope_;
+  const std::string name_;
   const std::chrono::sys_seconds oldest_;
   SweepReport report_;
   Status failure_;                         // The first of the records'.
@@ -168,11 +191,19 @@ class S3Sweep {
   std::set<std::string> unsettled_names_;  // s3_temporary_stem of folders with other records that stay.
 };
 
+Result<SweepReport> with_context(Result<SweepReport> report) {
+  return report.is_ok() ? std::move(report) : report.status().with_context("sweeping what an interrupted run left");
+}
+
 }  // namespace
 
 Result<SweepReport> sweep_s3_folder(S3Store& store, const std::string& folder, S3SweepScope scope, std::chrono::sys_seconds oldest) {
-  Result<SweepReport> report = S3Sweep(store, folder, scope, oldest).run();
-  return report.is_ok() ? std::move(report) : report.status().with_context("sweeping what an interrupted run left");
+  return with_context(S3Sweep(store, folder, scope, oldest).run());
+}
+
+Result<SweepReport> sweep_s3_name(S3Store& store, const std::string& path, std::chrono::sys_seconds oldest) {
+  DARKROOM_CHECK(path.find('/') != std::string::npos, "a bucket is no name (path):", path);
+  return with_context(S3Sweep(store, parent_folder(path), S3SweepScope::kFolder, oldest, file_name(path)).run());
 }
 
 }  // namespace darkroom

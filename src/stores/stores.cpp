@@ -123,7 +123,10 @@ struct StoreSet::Parts {
   StoreSetOptions options;
   Clock& clock;
   MetricsRegistry& metrics;
-  std::stop_token stop;
+  const std::stop_token asked_for;
+  std::stop_source ends{};  // By the stop that was asked for, or given up.
+  const std::stop_token stop = ends.get_token();
+  const std::stop_callback<std::function<void()>> forward{asked_for, [this] { ends.request_stop(); }};
   std::mutex mutex{};  // Guards the making of what follows; what is made stays.
   std::unique_ptr<HttpClient> http = nullptr;
   std::unique_ptr<WebClient> web = nullptr;
@@ -135,9 +138,7 @@ struct StoreSet::Parts {
   Status start_http() {
     if (http == nullptr) {
       DARKROOM_ASSIGN_OR_RETURN(http, HttpClient::start({}, metrics));
-      WebOptions patient = options.web;
-      patient.outage_patience = options.outage_patience;
-      web = std::make_unique<WebClient>(*http, clock, std::move(patient), &metrics);
+      web = std::make_unique<WebClient>(*http, clock, options.web, &metrics, options.outage_patience);
     }
     return Status::ok();
   }
@@ -201,11 +202,17 @@ struct StoreSet::Parts {
 };
 
 StoreSet::StoreSet(StoreSetOptions options, Clock& clock, MetricsRegistry& metrics, std::stop_token stop)
-    : parts_(new Parts{.options = std::move(options), .clock = clock, .metrics = metrics, .stop = std::move(stop)}) {
+    : parts_(new Parts{.options = std::move(options), .clock = clock, .metrics = metrics, .asked_for = std::move(stop)}) {
   DARKROOM_CHECK(parts_->options.web.validate().is_ok(), "options of a set of stores:", parts_->options.web.validate().to_string());
 }
 
 StoreSet::~StoreSet() = default;
+
+void StoreSet::give_up() {
+  if (parts_->options.outage_patience.count() > 0) {  // Otherwise nobody waits for long, and who failed may go on with the set.
+    parts_->ends.request_stop();
+  }
+}
 
 Result<Location> StoreSet::resolve(const std::string& uri, Access access) {
   const std::string_view scheme = scheme_of(uri);

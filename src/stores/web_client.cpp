@@ -47,8 +47,13 @@ struct WebClient::Tries {
   bool need_new_connections = false;  ///< Those from before may be dead and not know it.
 };
 
-WebClient::WebClient(HttpClient& http, Clock& clock, WebOptions options, MetricsRegistry* metrics)
-    : http_(http), clock_(clock), options_(std::move(options)), metrics_(metrics), random_(std::random_device()()) {
+WebClient::WebClient(HttpClient& http, Clock& clock, WebOptions options, MetricsRegistry* metrics, std::chrono::seconds outage_patience)
+    : http_(http),
+      clock_(clock),
+      options_(std::move(options)),
+      metrics_(metrics),
+      outage_patience_(outage_patience),
+      random_(std::random_device()()) {
   DARKROOM_CHECK(options_.validate().is_ok(), "options of a web client:", options_.validate().to_string());
 }
 
@@ -110,7 +115,7 @@ void WebClient::note_answer(const UrlHop& hop) {
   std::unique_ptr<ServerOutage>& known = known_[{hop.host(), hop.port()}];  // Of which none is taken out.
   if (!known) {
     const std::string server = fmt::format("{}://{}:{}", hop.is_https() ? "https" : "http", hop.host(), hop.port());
-    known = std::make_unique<ServerOutage>(server, clock_, metrics_, options_.outage_patience);
+    known = std::make_unique<ServerOutage>(server, clock_, metrics_, outage_patience_);
   }
   ServerOutage& outage = *known;
   hold.unlock();
@@ -130,7 +135,7 @@ bool WebClient::answers(const UrlHop& hop, const std::stop_token& stop) {
 /// Once the tries are over. True: the request has all of them anew.
 Result<bool> WebClient::outlast(const Attempt& attempt, Tries& tries, const std::stop_token& stop) {
   ServerOutage* outage = attempt.failure && attempt.may_pass ? outage_of(attempt.last_hop) : nullptr;
-  if (outage == nullptr || clock_.now() - tries.request_began >= options_.outage_patience) {
+  if (outage == nullptr || clock_.now() - tries.request_began >= outage_patience_) {
     return false;
   }
   switch (outage->outlast([&] { return answers(attempt.last_hop, stop); }, attempt.failure->message(), stop)) {

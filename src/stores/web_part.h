@@ -46,6 +46,7 @@ Status check_not_packed(const HttpHead& head, const std::string& what);
 /// A file whose every read is a request, or several at a time.
 class RangedFile : public InputFile {
  public:
+  bool is_remote() const final { return true; }
   Result<size_t> read_at(int64_t offset, std::span<std::byte> out) const final;
   Status read_ranges(std::span<const ByteRange> ranges, std::span<const std::span<std::byte>> out) const final;
 

@@ -385,11 +385,22 @@ class MdsTable final : public TableReader {
                                               const ReadOptions& options) override {
     DARKROOM_CHECK(first >= 0 && count >= 0, "a range of rows must not be negative (first, count):", first, count);
     DARKROOM_ASSIGN_OR_RETURN(std::vector<int> places, find_columns(*schema_, columns, path()));
-    DARKROOM_ASSIGN_OR_RETURN(auto bytes, open_mds_bytes(file_));
+    DARKROOM_ASSIGN_OR_RETURN(auto bytes, open_mds_bytes(with_read_ahead(file_, bytes_of(first, count), options.read_ahead_bytes)));
     return std::unique_ptr<RowRange>(std::make_unique<MdsRange>(std::move(bytes), header_, std::move(places), first, count, options));
   }
 
  private:
+  /// What is read of the file; of a compressed one nobody knows where the last row ends.
+  ByteRange bytes_of(int64_t first, int64_t count) const {
+    if (is_zstd_name(path())) {
+      return {.offset = 0, .num_bytes = count > 0 ? file_->size_bytes() : 0};
+    }
+    const int64_t begin = std::min(first, header_->num_rows());
+    const int64_t end = begin + std::min(count, header_->num_rows() - begin);
+    const int64_t offset = header_->offsets[static_cast<size_t>(begin)];
+    return {.offset = offset, .num_bytes = header_->offsets[static_cast<size_t>(end)] - offset};
+  }
+
   std::shared_ptr<const InputFile> file_;  // Shared with the ranges.
   std::shared_ptr<const MdsHeader> header_;
   std::shared_ptr<arrow::Schema> schema_;

@@ -64,8 +64,7 @@ Status check_streamed_column(const arrow::Schema& schema, const PagedShardOption
     return Status::invalid_argument("the streamed column must be the first of its schema (column):", name);
   }
   if (find_column_way(*schema.field(0)) != ColumnWay::kBytePages) {
-    return Status::invalid_argument("the streamed column must be binary (column, type):", name,
-                                    schema.field(0)->type()->ToString());
+    return Status::invalid_argument("the streamed column must be binary (column, type):", name, schema.field(0)->type()->ToString());
   }
   return Status::ok();
 }

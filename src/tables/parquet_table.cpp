@@ -8,6 +8,7 @@
 #include <parquet/properties.h>
 
 #include <algorithm>
+#include <deque>
 #include <functional>
 #include <limits>
 
@@ -53,7 +54,8 @@ struct ParquetSource {
     }
   }
 
-  arrow::Result<std::unique_ptr<parquet::arrow::FileReader>> open_reader() const {
+  /// `input`: the file, or what it is read through.
+  arrow::Result<std::unique_ptr<parquet::arrow::FileReader>> open_reader(std::shared_ptr<const InputFile> input) const {
     parquet::ReaderProperties properties(table_pool());
     properties.set_page_checksum_verification(true);
     properties.enable_buffered_stream();
@@ -61,9 +63,65 @@ struct ParquetSource {
     parquet::ArrowReaderProperties arrow_properties(/*use_threads=*/false);
     arrow_properties.set_pre_buffer(false);
     parquet::arrow::FileReaderBuilder builder;
-    ARROW_RETURN_NOT_OK(builder.Open(make_arrow_input(file), properties, metadata.parquet));
+    ARROW_RETURN_NOT_OK(builder.Open(make_arrow_input(std::move(input)), properties, metadata.parquet));
     return builder.memory_pool(table_pool())->properties(arrow_properties)->Build();
   }
+};
+
+/// The bytes of a column in a row group, as far as the footer is right.
+ByteRange chunk_range(const parquet::ColumnChunkMetaData& chunk) {
+  const bool has_dictionary = chunk.has_dictionary_page() && chunk.dictionary_page_offset() > 0;
+  const int64_t first_data = chunk.data_page_offset();
+  return {.offset = has_dictionary ? std::min(chunk.dictionary_page_offset(), first_data) : first_data,
+          .num_bytes = chunk.total_compressed_size()};
+}
+
+/// The file as Parquet's code reads it: what a page that is larger than its buffer takes is told before it is read
+/// (ReadOptions::hold_pages). A page is in memory as it was read and decompressed, at about the same size. Thread safety: one thread.
+class PageReads final : public InputFile {
+ public:
+  PageReads(std::shared_ptr<const InputFile> file, std::function<Status(int64_t)> hold) : file_(std::move(file)), hold_(std::move(hold)) {}
+  ~PageReads() override {
+    if (held_ > 0) {
+      (void)hold_(0);  // Giving back does not fail.
+    }
+  }
+
+  const std::string& path() const override { return file_->path(); }
+  int64_t size_bytes() const override { return file_->size_bytes(); }
+  Result<size_t> read_at(int64_t offset, std::span<std::byte> out) const override {
+    const auto num_bytes = static_cast<int64_t>(out.size());
+    if (num_bytes > kBufferBytes) {
+      DARKROOM_RETURN_IF_ERROR(take_page(offset, num_bytes));
+    }
+    return file_->read_at(offset, out);
+  }
+  /// Other columns are read from now on, and of those before nothing is held any longer.
+  Status begin(std::vector<ByteRange> columns) {
+    columns_ = std::move(columns);
+    largest_.assign(columns_.size(), 0);
+    return std::exchange(held_, 0) > 0 ? hold_(0) : Status::ok();
+  }
+
+ private:
+  /// The beginning of a page may be in the buffer already.
+  Status take_page(int64_t offset, int64_t num_bytes) const {
+    const int64_t page_bytes = num_bytes + kBufferBytes;
+    for (size_t i = 0; i < columns_.size(); ++i) {
+      const int64_t within = offset - columns_[i].offset;
+      if (within >= 0 && within < columns_[i].num_bytes && page_bytes > largest_[i]) {
+        held_ += 2 * (page_bytes - std::exchange(largest_[i], page_bytes));
+        return hold_(held_);
+      }
+    }
+    return Status::ok();
+  }
+
+  const std::shared_ptr<const InputFile> file_;  // Shared with the table and its other ranges.
+  const std::function<Status(int64_t)> hold_;
+  std::vector<ByteRange> columns_;
+  mutable std::vector<int64_t> largest_;  // Page of each column.
+  mutable int64_t held_ = 0;
 };
 
 class ParquetRange final : public RowRange {
@@ -74,7 +132,7 @@ class ParquetRange final : public RowRange {
 
   Status open() {
     return source_->guarded([&]() -> arrow::Status {
-      ARROW_ASSIGN_OR_RAISE(reader_, source_->open_reader());
+      ARROW_ASSIGN_OR_RAISE(reader_, source_->open_reader(input()));
       for (const int column : columns_) {
         add_leaves(reader_->manifest().schema_fields[static_cast<size_t>(column)], leaves_);
       }
@@ -91,6 +149,58 @@ class ParquetRange final : public RowRange {
  private:
   const std::vector<RowGroupInfo>& groups() const { return source_->footer().row_groups; }
 
+  std::shared_ptr<const InputFile> input() {
+    std::shared_ptr<const InputFile> file = source_->file;
+    if (file->is_remote() && options_.read_ahead_bytes > 0) {
+      ahead_ = std::make_shared<ReadAhead>(std::move(file), options_.read_ahead_bytes);
+      expected_.skip = skip_;
+      expected_.left = left_;
+      file = ahead_;
+    }
+    if (options_.hold_pages) {
+      pages_ = std::make_shared<PageReads>(std::move(file), options_.hold_pages);
+      file = pages_;
+    }
+    return file;
+  }
+
+  std::vector<ByteRange> chunk_ranges(size_t group) const {
+    const auto metadata = source_->metadata.parquet->RowGroup(static_cast<int>(group));
+    std::vector<ByteRange> ranges;
+    for (const int leaf : leaves_) {
+      ranges.push_back(chunk_range(*metadata->ColumnChunk(leaf)));
+    }
+    return ranges;
+  }
+
+  /// Of a row group the columns' beginnings that hold its wanted rows, as far as they are of one size.
+  void expect_group(size_t group) {
+    const int64_t num_rows = groups()[group].num_rows;
+    const int64_t skipped = std::min(expected_.skip, num_rows);
+    const int64_t wanted = std::min(expected_.left, num_rows - skipped);
+    expected_.skip -= skipped;
+    expected_.left -= wanted;
+    if (wanted == 0) {
+      return;
+    }
+    std::vector<ByteRange> ranges = chunk_ranges(group);
+    const double share = static_cast<double>(skipped + wanted) / static_cast<double>(num_rows);
+    for (ByteRange& range : ranges) {
+      const auto read = static_cast<int64_t>(share * static_cast<double>(range.num_bytes)) / kBufferBytes + 1;
+      range.num_bytes = share < 1 ? std::min(range.num_bytes, read * kBufferBytes) : range.num_bytes;
+    }
+    const int64_t num_batches = (skipped + wanted + batch_rows(group) - 1) / batch_rows(group);
+    expected_.numbers.push_back(ahead_->expect(ranges, num_batches));
+  }
+
+  /// The row group that is read, and those behind it that come soon.
+  void expect_ahead() {
+    while (ahead_ != nullptr && expected_.left > 0 && expected_.next_group < groups().size() &&
+           (expected_.next_group <= next_group_ || ahead_->num_bytes_planned() < options_.read_ahead_bytes)) {
+      expect_group(expected_.next_group++);
+    }
+  }
+
   arrow::Status read_next(std::shared_ptr<arrow::RecordBatch>* batch) {
     while (left_ > 0) {
       if (batches_ == nullptr) {
@@ -106,6 +216,7 @@ class ParquetRange final : public RowRange {
         ARROW_RETURN_NOT_OK(close_group());
         continue;
       }
+      expect_ahead();
       group_rows_read_ += whole->num_rows();
       const int64_t begin = std::min(skip_, whole->num_rows());
       const int64_t count = std::min(left_, whole->num_rows() - begin);
@@ -126,8 +237,11 @@ class ParquetRange final : public RowRange {
       ++next_group_;
       return arrow::Status::OK();
     }
-    const int64_t row_bytes = std::max<int64_t>(1, selected_bytes(next_group_) / group.num_rows);
-    reader_->set_batch_size(std::clamp<int64_t>(options_.batch_bytes / row_bytes, 1, options_.max_batch_rows));
+    expect_ahead();
+    if (pages_ != nullptr) {
+      ARROW_RETURN_NOT_OK(to_arrow(pages_->begin(chunk_ranges(next_group_))));
+    }
+    reader_->set_batch_size(batch_rows(next_group_));
     ARROW_ASSIGN_OR_RAISE(batches_, reader_->GetRecordBatchReader({static_cast<int>(next_group_)}, leaves_));
     group_rows_read_ = 0;
     return arrow::Status::OK();
@@ -140,7 +254,16 @@ class ParquetRange final : public RowRange {
                                     groups()[next_group_].num_rows);
     }
     ++next_group_;
-    return arrow::Status::OK();
+    if (ahead_ != nullptr) {
+      ahead_->forget(expected_.numbers.front());
+      expected_.numbers.pop_front();
+    }
+    return pages_ == nullptr ? arrow::Status::OK() : to_arrow(pages_->begin({}));
+  }
+
+  int64_t batch_rows(size_t group) const {
+    const int64_t row_bytes = std::max<int64_t>(1, selected_bytes(group) / groups()[group].num_rows);
+    return std::clamp<int64_t>(options_.batch_bytes / row_bytes, 1, options_.max_batch_rows);
   }
 
   int64_t selected_bytes(size_t group) const {
@@ -174,6 +297,15 @@ class ParquetRange final : public RowRange {
   int64_t skip_;  // Rows still to pass over.
   int64_t left_;  // Rows still to hand out.
   ReadOptions options_;
+  std::shared_ptr<ReadAhead> ahead_;  // Of a remote file; shared with Arrow's reader, as the next.
+  std::shared_ptr<PageReads> pages_;  // Where somebody asks for them.
+  /// What ahead_ was told.
+  struct {
+    int64_t skip = 0;  // As skip_ and left_, before next_group.
+    int64_t left = 0;
+    size_t next_group = 0;
+    std::deque<int64_t> numbers = {};  // Of the row groups that are not closed yet.
+  } expected_;
   std::unique_ptr<parquet::arrow::FileReader> reader_;
   std::unique_ptr<arrow::RecordBatchReader> batches_;  // Of the row group before which next_group_ stands; null between groups.
   size_t next_group_ = 0;

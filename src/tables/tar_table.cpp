@@ -15,6 +15,7 @@
 #include "darkroom/tables/tar_samples.h"
 #include "json_row.h"
 #include "table_columns.h"
+#include "tar_header.h"
 #include "window_file.h"
 
 namespace darkroom {
@@ -331,7 +332,8 @@ class TarTable final : public TableReader {
     DARKROOM_ASSIGN_OR_RETURN(std::vector<int> places, find_columns(*schema(), columns, path()));
     DARKROOM_ASSIGN_OR_RETURN(const std::optional<int64_t> start,
                               count > 0 ? find_row(first) : Result<std::optional<int64_t>>(std::nullopt));
-    auto walk = std::make_unique<SampleWalk>(file_, kTarWindowBytes, start.value_or(0));
+    const auto file = start ? with_read_ahead(file_, bytes_of(*start, first, count), options.read_ahead_bytes) : file_;
+    auto walk = std::make_unique<SampleWalk>(file, kTarWindowBytes, start.value_or(0));
     return std::unique_ptr<RowRange>(
         std::make_unique<TarRange>(std::move(walk), layout_, marks_, std::move(places), first, start ? count : 0, options));
   }
@@ -350,6 +352,12 @@ class TarTable final : public TableReader {
   }
 
  private:
+  /// To the row behind them where its place is known, else to the end. The walk looks at that row's first header.
+  ByteRange bytes_of(int64_t start, int64_t first, int64_t count) const {
+    const auto behind = count <= std::numeric_limits<int64_t>::max() - first ? marks_->find(first + count) : std::nullopt;
+    return {.offset = start, .num_bytes = (behind ? *behind + kTarBlockBytes : file_->size_bytes()) - start};
+  }
+
   /// Where a row begins; nothing when there are fewer. Walks through the headers from the last sample that is known.
   Result<std::optional<int64_t>> find_row(int64_t row) {
     const std::lock_guard hold(mutex_);

@@ -170,7 +170,7 @@ class TextTable final : public TableReader {
                                               const ReadOptions& options) override {
     DARKROOM_CHECK(first >= 0 && count >= 0, "a range of rows must not be negative (first, count):", first, count);
     DARKROOM_ASSIGN_OR_RETURN(std::vector<int> places, find_columns(*schema_, columns, path()));
-    DARKROOM_ASSIGN_OR_RETURN(RowSplitter rows, seek(first));
+    DARKROOM_ASSIGN_OR_RETURN(RowSplitter rows, seek(first, count, options));
     std::vector<std::string> names;
     for (const int place : places) {
       names.push_back(schema_->field(place)->name());
@@ -260,11 +260,16 @@ class TextTable final : public TableReader {
   }
 
   /// A splitter that stands before row `first`, or at the end.
-  Result<RowSplitter> seek(int64_t first) {
+  Result<RowSplitter> seek(int64_t first, int64_t count, const ReadOptions& options) {
     const std::lock_guard hold(mutex_);
     DARKROOM_RETURN_IF_ERROR(extend_marks(first));
     const int64_t mark = std::min(first / kRowsPerMark, static_cast<int64_t>(marks_.size()) - 1);
-    RowSplitter rows(file_, marks_[static_cast<size_t>(mark)], quote_after());
+    const int64_t begin = marks_[static_cast<size_t>(mark)];
+    constexpr int64_t kMost = std::numeric_limits<int64_t>::max() - kRowsPerMark;
+    const int64_t last_mark = count > kMost - first ? kMost : (first + count + kRowsPerMark - 1) / kRowsPerMark;
+    const bool is_known = last_mark < static_cast<int64_t>(marks_.size());
+    const int64_t end = is_known ? marks_[static_cast<size_t>(last_mark)] : file_->size_bytes();
+    RowSplitter rows(with_read_ahead(file_, {.offset = begin, .num_bytes = end - begin}, options.read_ahead_bytes), begin, quote_after());
     std::string_view ignored;
     for (int64_t row = mark * kRowsPerMark; row < first; ++row) {
       DARKROOM_ASSIGN_OR_RETURN(const bool more, rows.next(ignored));

@@ -6,6 +6,7 @@
 
 #include "darkroom/core/nested_text.h"
 #include "darkroom/core/sha256.h"
+#include "darkroom/files/read_ahead.h"
 #include "darkroom/tables/content_hash.h"
 #include "darkroom/tables/picture_inputs.h"
 #include "darkroom/tables/sealed_record.h"
@@ -60,7 +61,7 @@ Status check_end_mark(const InputFile& file) {
 }  // namespace
 
 Status verify_shard(FileSystem& files, const std::string& path) {
-  DARKROOM_ASSIGN_OR_RETURN(const std::unique_ptr<InputFile> file, files.open_input(path));
+  DARKROOM_ASSIGN_OR_RETURN(const std::shared_ptr<const InputFile> file, files.open_input(path));
   SealedRecord shard;
   if (has_ending(path, ".tar") || has_ending(path, ".mds")) {
     DARKROOM_ASSIGN_OR_RETURN(shard, read_sealed_record(*file));
@@ -81,7 +82,8 @@ Status verify_shard(FileSystem& files, const std::string& path) {
     return Status::corrupt_data("verifying a shard: its record has no content hash (path):", path);
   }
   const auto want = record["content_hash"].get<std::string>();
-  DARKROOM_ASSIGN_OR_RETURN(const std::string hash, hash_content(*file, shard.content_bytes, want));
+  const auto content = with_read_ahead(file, {.offset = 0, .num_bytes = shard.content_bytes});
+  DARKROOM_ASSIGN_OR_RETURN(const std::string hash, hash_content(*content, shard.content_bytes, want));
   if (hash != want) {
     return Status::corrupt_data("verifying a shard: the content hash differs (path, want, got):", path, want, hash);
   }

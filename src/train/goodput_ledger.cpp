@@ -39,7 +39,7 @@ struct LedgerLine {
 std::optional<LedgerLine> parse_ledger_line(std::string_view text) {
   const auto json = parse_json(text);
   const auto is_number = [&](const char* key) { return json.contains(key) && json[key].is_number(); };
-  if (!json.is_object() || !is_number("step") || !is_number("time") || !is_number("began")) {
+  if (!json.is_object() || !json.contains("step") || !json["step"].is_number_integer() || !is_number("time") || !is_number("began")) {
     return std::nullopt;
   }
   LedgerLine line{.step = json["step"].get<int64_t>(), .time = json["time"].get<double>(), .began = json["began"].get<double>()};

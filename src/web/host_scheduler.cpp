@@ -8,6 +8,11 @@
 #include "scheduled_host.h"
 
 namespace darkroom {
+namespace {
+
+constexpr size_t kRowsBeyondPlacesThatCountAsOne = 8;
+
+}  // namespace
 
 HostScheduler::HostScheduler(HostRules rules, uint64_t jitter_seed)
     : rules_(std::move(rules)), jitter_(static_cast<std::minstd_rand::result_type>(jitter_seed % std::minstd_rand::max() + 1)) {
@@ -207,10 +212,10 @@ void HostScheduler::refile(Host& host, Instant t) {
     idle_.emplace(*host.idle_until, &host);
     return;
   }
-  if (host.is_paused(t) || host.is_half_open()) {
-    host.num_with_trouble = host.rows.size();
-    num_with_trouble_ += host.num_with_trouble;
-  }
+  const size_t num_beyond = host.num_beyond_places(rules_, t);
+  const bool is_in_trouble = host.is_paused(t) || host.is_half_open();
+  host.num_set_aside = is_in_trouble ? num_beyond : num_beyond - num_beyond / kRowsBeyondPlacesThatCountAsOne;
+  num_set_aside_ += host.num_set_aside;
   if (!host.rows.empty() && host.is_paused(t)) {
     ++num_parked_hosts_;
     host.is_counted = true;
@@ -253,7 +258,7 @@ void HostScheduler::unfile(Host& host) {
   }
   expiring_.erase(&host);
   num_parked_hosts_ -= host.is_counted ? 1 : 0;
-  num_with_trouble_ -= std::exchange(host.num_with_trouble, 0);
+  num_set_aside_ -= std::exchange(host.num_set_aside, 0);
   host.ready_at.reset();
   host.asleep_until.reset();
   host.idle_until.reset();

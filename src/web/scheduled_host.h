@@ -47,7 +47,7 @@ struct HostScheduler::Host {
   std::optional<Position> ready_at;  ///< Its places in the scheduler's sets.
   std::optional<Instant> asleep_until, idle_until;
   bool is_counted = false;
-  size_t num_with_trouble = 0;  ///< Of its rows, those that are counted so.
+  size_t num_set_aside = 0;  ///< Of its rows, as HostScheduler::num_set_aside() counts them.
 
   bool is_paused(Instant t) const { return t < paused_until; }
   /// Its breaker opened and nothing has been answered since. A host that only asked for time is alive.
@@ -59,6 +59,12 @@ struct HostScheduler::Host {
   bool has_place(const HostRules& rules) const {
     const bool is_awaited = is_half_open() ? num_probes > 0 : num_failures + num_suspects >= rules.breaker_failures;
     return num_on_wire < rules.per_host && !is_awaited;
+  }
+
+  /// Rows that could not begin if no other host had any: all while it is in trouble, else those beyond its own free places.
+  size_t num_beyond_places(const HostRules& rules, Instant t) const {
+    const auto num_places = static_cast<size_t>(std::max(0, rules.per_host - num_on_wire));
+    return is_paused(t) || is_half_open() ? rows.size() : rows.size() - std::min(rows.size(), num_places);
   }
 
   /// Whose turn it has among the hosts: that of its oldest row, also while this one waits for an internal attempt. REQUIRES: something

@@ -2,8 +2,8 @@
 """The acceptance of the data plane (docs/testing.md): each check in a short form, or whole with --full.
 
 usage: acceptance.py [--full] [--jobs N] [--results FILE] [CHECK...]    checks: their names, or the first words of them; without one all
-Results go to build/acceptance/short.json or full.json. A run that was cut goes on where it was; what passed with this very program is
-not run again. Exits 1 when a check failed. A check that this machine or this program cannot do is skipped, with its reason.
+Results go to build/acceptance/short.json or full.json. A run that was cut goes on where it was; what passed is not run again
+until the program, its decoder or the check's script changes. Exits 1 when a check failed. A check that this machine or this program cannot do is skipped, with its reason.
 """
 
 import argparse
@@ -16,7 +16,7 @@ import time
 from harness import PROGRAM, ROOT, Ledger, run_checks, write_report
 
 # The longest first, since some run at a time.
-MODULES = ["s3_faults", "disk_faults", "kills", "chain", "first_contact", "rank_faults", "hostile_web", "memory", "many_parts", "outage", "addresses", "radosgw", "decoder", "formats", "secrets_kept", "manners",
+MODULES = ["s3_faults", "disk_faults", "kills", "chain", "first_contact", "rank_faults", "hostile_web", "memory", "many_parts", "outage", "addresses", "planning", "radosgw", "decoder", "formats", "secrets_kept", "manners",
            "training_memory", "tuning"]
 
 
@@ -42,6 +42,8 @@ def main() -> int:
     begin = time.monotonic()
     report = run_checks(chosen, ledger, arguments.full, arguments.jobs or (1 if arguments.full else 3))
     write_report(report)
+    for name, reason in report["skipped"]:
+        print(f"NOT JUDGED: {name}: {reason}")
     print(f"{', '.join(f'{len(names)} {state}' for state, names in report.items())}, {time.monotonic() - begin:.0f} s; the results are in {ledger.path}")
     return 1 if report["failed"] else 0
 

@@ -1,5 +1,5 @@
 """Acceptance 1: the first half of the chain, a list on a hub -> pictures in a bucket -> latents in a bucket, with kill -9 at random requests to
-the store: the bytes of the same jobs on a disk. Training on s3:// behind it, on a real server: radosgw.py."""
+the store: the bytes of the same jobs on a disk. The same on a real server, with training on s3:// behind it: radosgw.py."""
 
 import contextlib
 import pathlib
@@ -40,6 +40,33 @@ def write_tables(folder: pathlib.Path, rows: list[dict], port: int) -> None:
         pq.write_table(pa.Table.from_pylist(of_table), folder / f"train-{number:05d}.parquet")
 
 
+class ListOnHub:
+    """A list of `num_rows` pictures, as tables on a hub and the same ones on a disk, and the web that has the pictures."""
+
+    def __init__(self, bench: Workbench, folder: pathlib.Path, num_rows: int):
+        self.bench, self.folder, self.num_rows = bench, folder, num_rows
+
+    def __enter__(self) -> "ListOnHub":
+        with contextlib.ExitStack() as stack:
+            self.hub = stack.enter_context(FakeHub(self.folder / "hub"))
+            rows = rows_of(self.bench, self.num_rows)
+            web = stack.enter_context(FastWeb(self.bench.folder / "corpus", {f"/{i}": {"file": row["file"]} for i, row in enumerate(rows)}))
+            self.tables = self.hub.root / "datasets" / "org" / "list" / "data"
+            write_tables(self.tables, rows, web.port)
+            self.web_flags = ["--per-host", "64", "--allow-private", f"127.0.0.1/32:{web.port}"]
+            self.stack = stack.pop_all()
+        return self
+
+    def __exit__(self, *unused) -> None:
+        self.stack.close()
+
+    def environment(self) -> dict[str, str]:
+        return {"HF_ENDPOINT": self.hub.endpoint, "HF_HOME": str(self.folder / "no-home")}
+
+    def require_read(self) -> None:
+        require(self.hub.byte_requests != [], "the list was not read from the hub")
+
+
 def is_killed_at_request(command: list, environment: dict, server: FakeS3Server, num_requests: int) -> bool:
     """Kills the job once the store has had so many more requests; False: it had ended before, well."""
     last = int(server.tell("calls")) + num_requests
@@ -71,21 +98,17 @@ def run_with_kills(job: tuple[str, list, list], place: str, environment: dict, s
 
 def a_list_on_a_hub_becomes_latents_in_a_bucket(trials: Trials) -> None:
     num_rows, rows_per_file, num_kills = trials.count(*NUM_ROWS), str(trials.count(*ROWS_PER_FILE)), trials.count(*KILLS)
-    with Workbench(trials.count(*NUM_PICTURES)) as bench, temporary_folder() as folder, FakeHub(folder / "hub") as hub, FakeS3Server() as server, contextlib.ExitStack() as stack:
-        rows = rows_of(bench, num_rows)
-        web = stack.enter_context(FastWeb(bench.folder / "corpus", {f"/{i}": {"file": row["file"]} for i, row in enumerate(rows)}))
-        tables = hub.root / "datasets" / "org" / "list" / "data"
-        write_tables(tables, rows, web.port)
-        environment = server.environment(HF_ENDPOINT=hub.endpoint, HF_HOME=str(folder / "no-home"))
-        download = ["--rows-per-file", rows_per_file, "--per-host", "64", "--allow-private", f"127.0.0.1/32:{web.port}"]
+    with Workbench(trials.count(*NUM_PICTURES)) as bench, temporary_folder() as folder, ListOnHub(bench, folder, num_rows) as given, FakeS3Server() as server:
+        environment = server.environment(**given.environment())
+        download = ["--rows-per-file", rows_per_file, *given.web_flags]
         process = ["--model", bench.model, "--resolution", "64", "--rows-per-file", rows_per_file]
-        darkroom("download", folder / "images", "--metadata", tables, *download)
+        darkroom("download", folder / "images", "--metadata", given.tables, *download)
         darkroom("process", folder / "images", folder / "latents", *process)
         jobs = {"images": ("download", [], ["--metadata", LIST, *download]), "latents": ("process", [f"s3://{BUCKET}/images"], process)}
         trials.figures["rows"] = num_rows
         for name, job in jobs.items():
             trials.figures[job[0]] = run_with_kills(job, f"s3://{BUCKET}/{name}", environment, server, num_kills)
-        require(hub.byte_requests != [], "the list was not read from the hub")
+        given.require_read()
         objects = server.dump(folder / "objects")
         for written in sorted(path for path in objects.iterdir() if path.is_dir()):
             require_same(written, folder / written.name.split("-")[0])

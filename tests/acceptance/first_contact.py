@@ -48,7 +48,8 @@ def bad_stores_say_so(trials: Trials) -> None:
         all_fail_soon(trials, server.environment(), "no whole answer came in time", {"hung": job(), "hung_output_of_process": writing, "hung_input": reading})
         server.tell("hang 0")
         server.tell("region eu-central-1")
-        fails_soon(trials, "wrong_region", job(), server.environment(), "the bucket is in another region; give its own with .region=")
+        for name, arguments in (("wrong_region", job()), ("wrong_region_input", reading)):
+            fails_soon(trials, name, arguments, server.environment(), "the bucket is in another region; give its own with .region=")
         server.tell("region us-east-1")
         require(not list((server.dump(folder / "before")).rglob("part-*")), "something is visible")
         darkroom(*job(), environment=server.environment())

@@ -9,6 +9,7 @@ import hashlib
 import json
 import os
 import pathlib
+import re
 import shutil
 import signal
 import socket
@@ -38,22 +39,46 @@ def heads_of_requests(connection: socket.socket):
         yield head
 
 
+def digest_of(paths) -> str:
+    digest = hashlib.sha256()
+    for path in paths:
+        digest.update(pathlib.Path(path).read_bytes())
+    return digest.hexdigest()
+
+
+def sources_of(module: pathlib.Path) -> list[pathlib.Path]:
+    """A module of checks, this one, and what both import of tests/, with the files beside them that bear their names (radosgw_start.sh)."""
+    here = pathlib.Path(__file__).resolve()
+    found, left = set(), {here, module.resolve()}
+    while left:
+        path = left.pop()
+        found.add(path)
+        names = re.findall(r"^[ \t]*(?:from|import) (\w+)", path.read_text(encoding="utf-8"), re.MULTILINE) if path.suffix == ".py" else []
+        imported = {here.parent.parent / folder / f"{name}.py" for name in names for folder in ("acceptance", "integration", "support")}
+        left |= ({one for one in imported if one.is_file()} | set(path.parent.glob(f"{path.stem}[._]*"))) - found
+    return sorted(found)
+
+
 class Ledger:
-    """The results of one form, in a JSON file that is whole at any moment. Another program begins it anew, and so do other `judged` files."""
+    """The results of one form, in a JSON file that is whole at any moment. Each check's are of the program, its decoder, the check's sources and other
+    `judged` files: where one of these has changed, the check begins anew."""
 
     def __init__(self, path: pathlib.Path, is_full: bool, judged: list[pathlib.Path] = ()):
         self.path = path
-        digest = hashlib.sha256(PROGRAM.read_bytes())
-        for one in sorted(judged):
-            digest.update(one.read_bytes())
-        program = digest.hexdigest()
-        head = subprocess.run(["git", "rev-parse", "HEAD"], cwd=ROOT, capture_output=True, text=True).stdout.strip()
+        self.judged = digest_of([PROGRAM, PROGRAM.resolve().parent / "darkroom-decoder", *sorted(judged)])
+        self.commit = subprocess.run(["git", "rev-parse", "HEAD"], cwd=ROOT, capture_output=True, text=True).stdout.strip()
         self.lock = threading.RLock()
-        self.results = {"form": "full" if is_full else "short", "program_sha256": program, "commit": head, "checks": {}}
+        self.results = {"form": "full" if is_full else "short", "checks": {}}
         if path.exists():
-            found = json.loads(path.read_text(encoding="utf-8"))
-            if found.get("program_sha256") == program:
-                self.results = found
+            self.results["checks"] = json.loads(path.read_text(encoding="utf-8"))["checks"]
+
+    def forget_if_changed(self, name: str, check) -> None:
+        judged = hashlib.sha256((self.judged + digest_of(sources_of(pathlib.Path(sys.modules[check.__module__].__file__)))).encode())
+        if hasattr(check, "program"):
+            judged.update(digest_of([check.program()]).encode())
+        with self.lock:
+            if self.of(name).get("judged_sha256") != judged.hexdigest():
+                self.results["checks"][name] = {"state": "begun", "trials": {}, "judged_sha256": judged.hexdigest(), "commit": self.commit}
 
     def of(self, check: str) -> dict:
         with self.lock:
@@ -99,7 +124,7 @@ class Trials:
 
 
 def judges(program):
-    """A check that looks at another program than darkroom: program() builds it and gives its path. What was found of another build of it does not count."""
+    """A check that looks at another program than darkroom: program() builds it and gives its path. What was found of another build does not count."""
 
     def mark(check):
         check.program = program
@@ -108,20 +133,12 @@ def judges(program):
     return mark
 
 
-def forget_other_builds(name: str, check, ledger: Ledger) -> None:
-    if hasattr(check, "program"):
-        digest = hashlib.sha256(pathlib.Path(check.program()).read_bytes()).hexdigest()
-        with ledger.lock:
-            if ledger.of(name).get("judged_sha256") != digest:
-                ledger.results["checks"][name] = {"state": "begun", "trials": {}, "judged_sha256": digest}
-
-
 def run_check(name: str, check, ledger: Ledger, is_full: bool) -> dict:
     """Runs one check, unless it passed before; its entry of the results."""
     begin = time.monotonic()
     trials = Trials(ledger, name, is_full)
     try:
-        forget_other_builds(name, check, ledger)
+        ledger.forget_if_changed(name, check)
         if ledger.of(name)["state"] == "passed":
             print(f"ok      {name} (before)", flush=True)
             return ledger.of(name)
@@ -151,7 +168,7 @@ def run_checks(checks: list, ledger: Ledger, is_full: bool, jobs: int) -> dict[s
 
 def main_of_kinds(document: str, checks: list, results: str, judged: list[pathlib.Path]) -> int:
     """Of a script whose checks are called NAME.KIND, with its flags --full, --results FILE and KIND...: its exit code. Results are kept until the
-    program or a `judged` file changes."""
+    program, the script or a `judged` file changes."""
     parser = argparse.ArgumentParser(description=document.split("\n")[0])
     parser.add_argument("--full", action="store_true")
     parser.add_argument("--results", type=pathlib.Path)

@@ -10,11 +10,14 @@ import time
 
 import pyarrow.parquet as pq
 
-from harness import BUCKET, PROGRAM, ROOT, FakeS3Server, LoopbackWeb, Trials, Workbench, darkroom, digests, require, temporary_folder
+from harness import BUCKET, PROGRAM, ROOT, FakeS3Server, LoopbackWeb, Trials, Workbench, darkroom, digests, require, summary_of, temporary_folder
 
 SEED = 20261123
 KILLS = (10, 200)  # Short and full, of each job: those that hit it while it ran.
 KILLS_A_ROUND = 10
+SHARED_ROUNDS = (3, 200)  # Of three processes each.
+SHARED_ROWS, SHARED_ITEMS = 120, 24
+LEAST_SHARE = 0.1
 
 
 def start(arguments: list, environment: dict | None = None) -> subprocess.Popen:
@@ -59,10 +62,10 @@ class Place:
         return self.server.dump(self.folder / f"dump-{time.monotonic_ns()}") / name
 
 
-def arguments_of(bench: Workbench, web: LoopbackWeb, verb: str, workers: int = 4) -> list[str]:
+def arguments_of(bench: Workbench, web: LoopbackWeb, verb: str, workers: int = 4, rows_per_file: int = 0) -> list[str]:
     if verb == "download":
-        return ["--metadata", bench.write_url_table(web.port), "--rows-per-file", "30", "--concurrency", str(workers), "--allow-private", f"127.0.0.1/32:{web.port}"]
-    return ["--model", bench.model, "--resolution", "64", "--rows-per-file", "20", "--batch-size", "8", "--num-transformers", str(workers), "--num-encoders", str(min(workers, 2))]
+        return ["--metadata", bench.write_url_table(web.port), "--rows-per-file", str(rows_per_file or 30), "--concurrency", str(workers), "--allow-private", f"127.0.0.1/32:{web.port}"]
+    return ["--model", bench.model, "--resolution", "64", "--rows-per-file", str(rows_per_file or 20), "--batch-size", "8", "--num-transformers", str(workers), "--num-encoders", str(min(workers, 2))]
 
 
 def survives(trials: Trials, verb: str, on_s3: bool) -> None:
@@ -111,31 +114,36 @@ def kill_round(place: Place, verb: str, inputs: list[str], arguments: list[str],
 
 
 def three_processes_share_a_job(trials: Trials, verb: str, on_s3: bool) -> None:
-    """One of the three is killed for good; the other two end with what a run alone gives."""
-    with Workbench(trials.count(120, 240)) as bench, LoopbackWeb(bench.path("corpus"), delay=0.02) as web, temporary_folder() as folder:
+    """One of the three is killed for good; the other two end with what a run alone gives, and both had a share in it."""
+    with Workbench(SHARED_ROWS) as bench, LoopbackWeb(bench.path("corpus"), delay=0.05) as web, temporary_folder() as folder:
         images = bench.write_image_dataset("images", 80)
         inputs = [images] if verb == "process" else []
-        arguments = arguments_of(bench, web, verb)
+        arguments = arguments_of(bench, web, verb, rows_per_file=SHARED_ROWS // SHARED_ITEMS)
         server = FakeS3Server() if on_s3 else None
         try:
             place = Place(folder, server)
             begin = time.monotonic()
             darkroom(verb, *inputs, folder / "reference", *arguments)
             seconds = time.monotonic() - begin
-            num_rounds = trials.count(1 if on_s3 and verb == "process" else 2, 60)
-            for number in range(num_rounds):
-                trials.trial(f"round {number}", lambda: shared_round(place, [verb, *inputs], arguments, seconds, number))
-            trials.figures.update(rounds=num_rounds, kills=num_rounds, lost_rows=0, duplicate_rows=0)
+            num_rounds = trials.count(*SHARED_ROUNDS)
+            rounds = [trials.trial(f"round {number}", lambda: shared_round(place, [verb, *inputs], arguments, seconds, number)) for number in range(num_rounds)]
+            both = [done["rows"] for done in rounds]
+            share = sum(map(min, both)) / max(1, sum(map(sum, both)))
+            trials.figures.update(rounds=num_rounds, kills=num_rounds, lost_rows=0, duplicate_rows=0, items=SHARED_ITEMS, shared_rounds=sum(min(rows) > 0 for rows in both), least_share=round(share, 3))
+            require(share >= LEAST_SHARE, "of the two that lived one did all but this share of the rows (share, rows of both by round)", share, both)
+            require(not trials.is_full or 2 * sum(min(rows) > 0 for rows in both) > num_rounds, "in most rounds one of the two that lived did nothing", both)
         finally:
             if server:
                 server.process.kill()
 
 
 def shared_round(place: Place, command: list[str], arguments: list[str], seconds: float, number: int) -> dict:
+    """Rows that the two did which lived, in a job of which the third one was hit by its kill."""
     generator = random.Random(SEED + 7 * number)
     for jobs in range(1, 21):
         name = f"shared-{number}-{jobs}"
-        processes = [start([*command, place.uri(name), *arguments], place.environment) for _ in range(3)]
+        summaries = [place.folder / f"{name}-{process}.json" for process in range(3)]
+        processes = [start([*command, place.uri(name), *arguments, "--json-summary", summary], place.environment) for summary in summaries]
         is_hit = kill_at(processes[0], generator.uniform(0.05, max(0.1, seconds / jobs)))
         codes = [process.wait(timeout=900) for process in processes[1:]]
         require(codes == [0, 0], "exit codes of the two that live", codes)
@@ -143,7 +151,7 @@ def shared_round(place: Place, command: list[str], arguments: list[str], seconds
         darkroom(*command, place.uri(name), *arguments, environment=place.environment)
         require_same(place.look(name), place.folder / "reference")
         if is_hit:
-            return {"kills": 1, "jobs": jobs}
+            return {"kills": 1, "jobs": jobs, "rows": [summary_of(summary, command[0])["rows_this_run"] for summary in summaries[1:]]}
     require(False, "no kill hit a running job (seconds of a run alone):", seconds)
 
 

@@ -1,15 +1,22 @@
-"""Acceptance 1: the whole chain over s3:// on a real server, Debian's radosgw (packages radosgw ceph-mon ceph-osd) on loopback."""
+"""Acceptance 1: the whole chain, from a list on a hub to a trained run folder, over s3:// on a real server, Debian's radosgw (packages radosgw ceph-mon
+ceph-osd) on loopback."""
 
 import pathlib
 import shutil
 import socket
 import subprocess
 
-from harness import LoopbackWeb, Skipped, Trials, Workbench, darkroom, digests, require, s3_environment, temporary_folder
+import pyarrow.parquet as pq
+
+from chain import LIST, ListOnHub
+from harness import Skipped, Trials, Workbench, darkroom, digests, require, s3_environment, temporary_folder
 
 HERE = pathlib.Path(__file__).resolve().parent
 PROGRAMS = ("radosgw", "radosgw-admin", "ceph", "ceph-mon", "ceph-osd")
 BUCKET = "acceptance"
+NUM_PICTURES = (96, 1870)
+NUM_ROWS = (96, 20_000)
+ROWS_PER_FILE = (32, 250)
 
 
 def free_ports() -> int:
@@ -58,30 +65,36 @@ class Radosgw:
         pyarrow.fs.copy_files(place, str(folder), source_filesystem=self.other_client())
 
 
+def num_rows_of(folder: pathlib.Path) -> int:
+    return sum(pq.ParquetFile(part).metadata.num_rows for part in folder.glob("part-*.parquet"))
+
+
 def the_chain_runs_over_a_real_server(trials: Trials) -> None:
-    """download -> s3://, process s3:// -> s3://, train on s3:// with its run folder there; the same parts as on a disk."""
-    rows = trials.count(96, 1870)
-    with temporary_folder() as folder, Radosgw(folder / "radosgw") as gateway, Workbench(rows) as bench, LoopbackWeb(bench.path("corpus")) as web:
+    """download hf:// -> s3://, process s3:// -> s3://, train on s3:// with its run folder there; the same parts and weights as on a disk."""
+    num_rows, rows_per_file = trials.count(*NUM_ROWS), str(trials.count(*ROWS_PER_FILE))
+    with temporary_folder() as folder, Radosgw(folder / "radosgw") as gateway, Workbench(trials.count(*NUM_PICTURES)) as bench, ListOnHub(bench, folder, num_rows) as given:
         gateway.other_client().create_dir(BUCKET)
-        place = f"s3://{BUCKET}/chain"
-        flags = ["--metadata", bench.write_url_table(web.port), "--rows-per-file", "32", "--allow-private", f"127.0.0.1/32:{web.port}"]
-        process = ["--model", bench.model, "--resolution", "64", "--rows-per-file", "32"]
-        darkroom("download", f"{place}/images", *flags, environment=gateway.environment)
-        darkroom("process", f"{place}/images", f"{place}/latents", *process, environment=gateway.environment)
-        darkroom("download", folder / "images", *flags)
+        place, environment = f"s3://{BUCKET}/chain", gateway.environment | given.environment()
+        download = ["--rows-per-file", rows_per_file, *given.web_flags]
+        process = ["--model", bench.model, "--resolution", "64", "--rows-per-file", rows_per_file]
+        darkroom("download", f"{place}/images", "--metadata", LIST, *download, environment=environment)
+        given.require_read()
+        darkroom("process", f"{place}/images", f"{place}/latents", *process, environment=environment)
+        darkroom("download", folder / "images", "--metadata", given.tables, *download)
         darkroom("process", folder / "images", folder / "latents", *process)
         for name in ("images", "latents"):
             gateway.fetch(f"{BUCKET}/chain/{name}", folder / "fetched" / name)
             want = digests(str(folder / name), "part-*.parquet")
             require(bool(want) and digests(str(folder / "fetched" / name), "part-*.parquet") == want, "other parts than on a disk", name)
+            require(num_rows_of(folder / "fetched" / name) == num_rows, "rows in the bucket", name, num_rows_of(folder / "fetched" / name))
         sizes = ["--set", "batch.global=8", "--set", "checkpoint.every_steps=3", "--set", "samples.every_steps=0"]
         train = ["train", "recipes/tiny.toml", "--model", bench.model, "--max-steps", "6", "--deterministic", *sizes]
-        darkroom(*train, "--data", f"{place}/latents", "--output", f"{place}/run", environment=gateway.environment)
+        darkroom(*train, "--data", f"{place}/latents", "--output", f"{place}/run", environment=environment)
         darkroom(*train, "--data", folder / "latents", "--output", folder / "run")
         gateway.fetch(f"{BUCKET}/chain/run", folder / "fetched" / "run")
         want = digests(str(folder / "run"), "**/*.safetensors")
         require(bool(want) and digests(str(folder / "fetched" / "run"), "**/*.safetensors") == want, "other weights than on a disk", want)
-        trials.figures.update(rows=rows, steps=6, weights=len(want))
+        trials.figures.update(rows=num_rows, steps=6, weights=len(want))
 
 
 CHECKS = [("radosgw.chain", the_chain_runs_over_a_real_server)]

@@ -141,4 +141,4 @@ CHECKS = [("ray_elastic.nodes", nodes_leave_and_come), ("ray_elastic.gpus", rank
 
 
 if __name__ == "__main__":
-    sys.exit(main_of_kinds(__doc__, CHECKS, "ray_elastic", [pathlib.Path(__file__), *(ROOT / "python").glob("darkroom*/*.py")]))
+    sys.exit(main_of_kinds(__doc__, CHECKS, "ray_elastic", [*(ROOT / "python").glob("darkroom*/*.py")]))

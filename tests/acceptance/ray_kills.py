@@ -234,4 +234,4 @@ CHECKS = [*((f"ray_kills.{kind}", survives(kind)) for kind in KINDS), ("ray_kill
 
 
 if __name__ == "__main__":
-    sys.exit(main_of_kinds(__doc__, CHECKS, "ray", [pathlib.Path(__file__), *(ROOT / "python").glob("darkroom*/*.py")]))
+    sys.exit(main_of_kinds(__doc__, CHECKS, "ray", [*(ROOT / "python").glob("darkroom*/*.py")]))

@@ -3,8 +3,10 @@
 
 import hashlib
 import json
+import os
 import pathlib
 import random
+import re
 import subprocess
 import time
 import urllib.request
@@ -13,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from workbench import PROGRAM, ROOT, LoopbackWeb, Workbench, digests, main, require, run, run_killed
+from workbench import PROGRAM, ROOT, LoopbackWeb, Workbench, digests, main, require, run, run_killed, said_on_a_terminal
 
 ROWS = 100
 
@@ -202,6 +204,24 @@ def its_numbers_are_served_while_it_runs() -> None:
             slow.__exit__()
 
 
+def a_terminal_shows_a_line_for_each_stage_until_the_end() -> None:
+    with Downloads() as jobs:
+        slow = LoopbackWeb(jobs.bench.path("corpus"), delay=0.2)
+        try:
+            table = jobs.bench.write_url_table(slow.port)
+            command = ["download", jobs.bench.path("images"), "--metadata", table, "--concurrency", "8", "--allow-private", f"127.0.0.1/32:{slow.port}"]
+            code, said = said_on_a_terminal([PROGRAM, *command], dict(os.environ), 130)
+        finally:
+            slow.__exit__()
+        require(code == 0, "exit code", code, said[-1000:])
+        stages = "".join(rf"{stage} +\[[#-]+\] +\d+/{ROWS} rows +[\d.]+ rows/s[^\r\n]*\r\n" for stage in ("read", "submit", "fetch", "inspect", "order", "write", "commit"))
+        job = rf"download \[[#-]+\] \d+/{ROWS} rows [^\r\n]*"
+        shown = re.findall(rf"{stages}{job}\r\x1b\[7A\x1b\[J", said)
+        require(len(shown) > 1, "blocks", repr(said[-3000:]))
+        require(any(re.search(r"inspect .*queue \d+/64 +busy \d+% of \d", block) for block in shown), "queue and load", repr(shown[-1]))
+        require(" rows/s" not in said.rpartition("\x1b[J")[2].partition("download: ")[0], "remains", repr(said[-1000:]))
+
+
 if __name__ == "__main__":
     main([
         shards_and_items_make_the_bytes_of_one_run,
@@ -213,4 +233,5 @@ if __name__ == "__main__":
         repeated_urls_are_duplicates_whatever_the_order_of_work,
         repeated_pictures_are_duplicates_whatever_the_order_of_work,
         its_numbers_are_served_while_it_runs,
+        a_terminal_shows_a_line_for_each_stage_until_the_end,
     ])

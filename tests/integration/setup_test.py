@@ -238,6 +238,18 @@ esac""")
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertIn("frontend=noninteractive", (self.machine.root / "said").read_text())
 
+    def test_the_checks_of_acceptance_and_all_tests_get_the_real_servers(self) -> None:
+        self.stand_in_python("exit 0")
+        asked = self.machine.root / "asked"
+        self.machine.command("dpkg-query", '[[ $* = *radosgw* ]] || echo install ok installed')
+        self.machine.command("apt-get", f'echo "$*" >> {asked}')
+        self.machine.command("sudo", '[ "$1" = -n ] && shift; exec "$@"')
+        for kind, wants in (("build", False), ("acceptance", True), ("test", True)):
+            asked.write_text("")
+            done = self.machine.run("tools/build/setup.sh", kind)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            self.assertEqual("radosgw" in asked.read_text(), wants, kind)
+
     def test_a_long_step_says_that_it_lives(self) -> None:
         done = self.machine.run("bash", "-c", ". tools/build/progress.sh; plain() { echo 3 of 9; }; follow step plain log sleep 1.2",
                                 PLAIN_LINE_EVERY_SECONDS="1")

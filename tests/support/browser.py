@@ -49,8 +49,8 @@ class Browser:
         command = [program, "--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run", "--disable-background-networking",
                    "--disable-component-update", "--disable-sync", "--disable-extensions", "--mute-audio", "--hide-scrollbars", "--lang=en-US",
                    "--remote-debugging-pipe", f"--user-data-dir={self.folder}/profile", "about:blank"]
-        # The protocol's two ends are the descriptors 3 and 4 of the browser.
-        shell = ["/bin/sh", "-c", f'exec "$@" 3<&{theirs_in} 4>&{theirs_out}', "sh", *command]
+        # The protocol's two ends are the descriptors 3 and 4 of the browser. Debian's sh takes no number of two digits there.
+        shell = ["bash", "-c", f'exec "$@" 3<&{theirs_in} 4>&{theirs_out}', "bash", *command]
         self.log = open(self.folder / "log", "wb")
         self.process = subprocess.Popen(shell, stdin=subprocess.DEVNULL, stdout=self.log, stderr=self.log, pass_fds=(theirs_in, theirs_out), start_new_session=True)
         os.close(theirs_in)
@@ -59,8 +59,9 @@ class Browser:
         try:
             self.ask("Browser.getVersion")
         except AssertionError:
+            said = self.said()[-300:]
             self.__exit__()
-            raise Skipped(f"the browser does not start here: {self.said()[-300:]}") from None
+            raise Skipped(f"the browser does not start here: {said}") from None
 
     def said(self) -> str:
         return (self.folder / "log").read_text(errors="replace") if self.folder.exists() else ""
@@ -72,6 +73,7 @@ class Browser:
             *messages, rest = (rest + block).split(b"\0")
             for message in map(json.loads, messages):
                 self.take(message)
+        os.close(self.ours_in)
         with self.lock:
             self.has_ended = True
             for waiting in self.replies.values():

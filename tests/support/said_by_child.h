@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 #include <pty.h>
+#include <sys/ioctl.h>
 #include <sys/wait.h>
 #include <termios.h>
 #include <unistd.h>
@@ -15,12 +16,13 @@ namespace darkroom {
 
 enum class ChildStderr { kTerminal, kPipe };
 
-/// Everything that `work` writes to stderr in a child process whose stderr is a terminal or a pipe. A terminal's newlines stay as written.
+/// Everything that `work` writes to stderr in a child process whose stderr is a terminal or a pipe. A terminal's newlines stay as written;
+/// one that is given no size does not say how large it is.
 template <typename Work>
-std::string said_by_child(ChildStderr kind, Work work) {
+std::string said_by_child(ChildStderr kind, Work work, winsize size = {}) {
   std::array<int, 2> ends{-1, -1};  // Read, write.
   const bool opened =
-      kind == ChildStderr::kTerminal ? openpty(ends.data(), &ends[1], nullptr, nullptr, nullptr) == 0 : pipe(ends.data()) == 0;
+      kind == ChildStderr::kTerminal ? openpty(ends.data(), &ends[1], nullptr, nullptr, &size) == 0 : pipe(ends.data()) == 0;
   EXPECT_TRUE(opened) << "no terminal or pipe can be opened";
   if (kind == ChildStderr::kTerminal) {
     termios settings{};

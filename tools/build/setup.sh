@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Installs what a target needs, and only that: Debian packages by name, a Python environment from a hash-pinned lock.
-# usage: setup.sh build|test|parity|notebooks|ray|cuda      Idempotent: a second run does nothing.
+# usage: setup.sh build|acceptance|test|parity|notebooks|ray|cuda      Idempotent: a second run does nothing.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 . tools/build/progress.sh
@@ -61,10 +61,11 @@ missing_packages() { # missing_packages LIST: of the Debian packages that this f
   done <"$1"
 }
 
-# install_packages LABEL LOG PACKAGE...: as the root that the caller's as_root makes of us.
+# install_packages LABEL LOG PACKAGE...: as the root that the caller's as_root makes of us. Waits for another apt, as a machine's own after
+# its start.
 install_packages() {
   follow "$1" last_line "$2" \
-    "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends "${@:3}"
+    "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -o DPkg::Lock::Timeout=300 -y --no-install-recommends "${@:3}"
 }
 
 install_apt_packages() {
@@ -216,7 +217,7 @@ if [ -n "$is_known_debian" ]; then
   tools/corpus/fetch_font.sh || say "the demo's pictures will be those of the installed font (docs/corpus.md)"
 fi
 install_environment .venv requirements/build.txt
-if [ "$kind" = test ] && [ -n "$is_known_debian" ]; then
+if [[ $kind = @(test|acceptance) ]] && [ -n "$is_known_debian" ]; then
   install_test_packages
 fi
 if [ "$kind" = parity ]; then

@@ -194,7 +194,7 @@ def main() -> None:
     write("picture", made)
     write("probe", {name: data[:400] for name, data in made.items()})
     write("footer", footers())
-    write("record", {"version-1": VERSION_1, "version-2": json.dumps(VERSION_2), "compact": json.dumps(VERSION_2, separators=(",", ":"), sort_keys=True), "later": json.dumps({**VERSION_2, "version": 3}), "none": "[]"})
+    write("record", {"version-1": VERSION_1, "version-2": json.dumps(VERSION_2), "compact": json.dumps(VERSION_2, separators=(",", ":"), sort_keys=True), "later": json.dumps({**VERSION_2, "version": 3}), "beyond-its-type": json.dumps({**VERSION_2, "version": 1e49}), "none": "[]"})
     write("robots", ROBOTS)
     write("url", URLS)
     write("json", JSONS)

@@ -1,7 +1,11 @@
 #include "opening/remote_models.h"
 
+#include <chrono>
 #include <utility>
 
+#include "darkroom/core/clock.h"
+#include "darkroom/core/log.h"
+#include "darkroom/core/verbosity.h"
 #include "darkroom/files/file_system.h"
 #include "darkroom/files/paths.h"
 #include "darkroom/nn/checkpoint_folder.h"
@@ -9,6 +13,8 @@
 
 namespace darkroom {
 namespace {
+
+constexpr std::chrono::hours kLeftoverAge{24};  // What was begun before is of the dead: no model takes as long to store.
 
 bool is_remote(const Location& place) { return !place.store->local_path(place.path).has_value(); }
 
@@ -43,6 +49,20 @@ Result<std::string> named_frozen_parts(const std::string& model) {
   return path.find("://") == std::string::npos ? std::string() : path;
 }
 
+/// What an earlier writer of the same output left, who died: nobody else looks for it. Where it cannot be found out, it stays.
+Status sweep_leftovers(const Location& place) {
+  const Result<SweepReport> swept = place.store->sweep_name(place.path, kLeftoverAge, system_clock().wall());
+  if (!swept.is_ok()) {
+    log_detail("what an earlier start left of {} may stay: {}", place.uri(), swept.status().message());
+    return swept.status().code() == StatusCode::kCancelled ? swept.status() : Status::ok();
+  }
+  if (swept->num_uploads + swept->num_temporaries > 0) {
+    log_info("an earlier start left {} uploads and {} files of {}: they are removed", swept->num_uploads, swept->num_temporaries,
+             place.uri());
+  }
+  return Status::ok();
+}
+
 }  // namespace
 
 Result<SourceCopies> fetch_source(StoreSet& stores, ModelSource& source, const std::stop_token& stop) {
@@ -71,6 +91,7 @@ Status write_model_at(StoreSet& stores, const std::string& uri, ModelForm form, 
   const Status taken = Status::already_exists("the output is there already; remove it or name another:", place.uri());
   DARKROOM_ASSIGN_OR_RETURN(const bool is_there, place.exists());
   DARKROOM_RETURN_IF_ERROR(is_there ? taken : Status::ok());
+  DARKROOM_RETURN_IF_ERROR(sweep_leftovers(place));
   DARKROOM_ASSIGN_OR_RETURN(const ScratchFolder scratch, ScratchFolder::make());
   const std::string copy = join_path(scratch.path(), place.name());
   DARKROOM_RETURN_IF_ERROR(write(copy));

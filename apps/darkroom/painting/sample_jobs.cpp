@@ -226,7 +226,7 @@ Status paint(PictureRun& run, PainterSource source, const SampleJobsFlags& flags
   DARKROOM_ASSIGN_OR_RETURN(run.output, local_output(flags.output));
   DARKROOM_RETURN_IF_ERROR(check_output(flags, run.output));
   DARKROOM_ASSIGN_OR_RETURN(const SourceCopies copies, fetch_source(*stores, source, stop));
-  PaintingProgressLine progress;
+  PaintingProgressLine progress("sample");
   return paint_pictures(
       local_files(), run, [&] { return open_picture_model(source); }, stop, report, progress.teller());
 }

@@ -97,6 +97,7 @@ Status Search::run() {
              record().ends.size(), spent() / 60, options_.budget_seconds / 60);
   }
   status = status.is_ok() ? run_stages() : status;
+  show_progress("");
   DARKROOM_RETURN_IF_ERROR(ledger_->add_close(is_out_of_budget_, spent()));
   return status;
 }

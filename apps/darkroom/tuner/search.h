@@ -69,6 +69,7 @@ class Search {
   double predicted_seconds(const Stage& stage) const;
   double seconds_per_sample() const;
   void tell(const StageEnd& end) const;
+  void show_trials() const;
 
   std::vector<std::string> train_flags(const std::string& run_folder, int64_t stop_at, const std::vector<std::string>& settings) const;
   double spent() const;  // Seconds of the budget, of all starts.

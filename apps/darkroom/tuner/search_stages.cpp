@@ -6,7 +6,9 @@
 
 #include "darkroom/core/log.h"
 #include "darkroom/core/median.h"
+#include "darkroom/core/verbosity.h"
 #include "darkroom/files/paths.h"
+#include "darkroom/stream/progress.h"
 #include "darkroom/train/run_files.h"
 #include "search.h"
 #include "tuner_report.h"
@@ -124,6 +126,21 @@ void Search::tell(const StageEnd& end) const {
   }
 }
 
+// On a terminal.
+void Search::show_trials() const {
+  if (!stderr_is_terminal()) {
+    return;
+  }
+  const std::vector<StageResult> results = record().results();
+  const size_t num_ended = ended_trials(plan().rungs, num_trials(), results).size();
+  const auto best = best_result(results);
+  const int width = bar_width(terminal_columns());
+  const std::string bar = width > 0 ? draw_bar(static_cast<double>(num_ended) / static_cast<double>(num_trials()), width) + " " : "";
+  const std::string loss = best ? fmt::format(", best loss {:.5f} ({})", results[*best].loss, trial_name(results[*best].stage.trial)) : "";
+  show_progress(fmt::format("tune {}{}/{} trials, {} running{}, {} of the budget left", bar, num_ended, num_trials(), running_.size(), loss,
+                            clock_text(remaining())));
+}
+
 Result<StageEnd> Search::judge(const Running& running, const ChildEnd& end) const {
   const Stage& stage = running.stage;
   const std::string metrics = join_path(trial_folder(options_.output, stage.trial), kRunMetricsFile);
@@ -232,6 +249,7 @@ Status Search::run_stages() {
     for (const Running& running : running_) {
       processes.push_back(running.process.get());
     }
+    show_trials();
     wait_for_any(processes);
   }
 }

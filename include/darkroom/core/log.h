@@ -24,8 +24,8 @@ void log_error(fmt::format_string<Args...> format, Args&&... args) {
   log_line(LogLevel::kError, fmt::format(format, std::forward<Args>(args)...));
 }
 
-/// Replaces the line that a terminal shows at the bottom; log lines scroll above it. An empty text removes it.
-/// Does nothing when stderr is no terminal. Thread-safe.
+/// Replaces the lines (with '\n' between them) at the bottom of a terminal; each is cut to its columns, and of too many the last are shown.
+/// Log lines scroll above them. An empty text removes them. Does nothing when stderr is no terminal. Thread-safe.
 void show_progress(std::string_view text);
 
 /// Whether stderr is a terminal.

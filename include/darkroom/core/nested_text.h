@@ -1,6 +1,9 @@
 #pragma once
 
+#include <cstdint>
+#include <map>
 #include <nlohmann/json.hpp>
+#include <string>
 #include <string_view>
 
 #include "darkroom/core/status.h"
@@ -20,6 +23,28 @@ bool json_nests_deeper(std::string_view text, int max_depth);
 template <typename Json = nlohmann::json>
 Json parse_json(std::string_view text) {
   return json_nests_deeper(text, kMaxJsonDepth) ? Json(Json::value_t::discarded) : Json::parse(text, nullptr, /*allow_exceptions=*/false);
+}
+
+/// The number of a JSON integer. nlohmann's own conversion takes 2.7 and 1e49, too: the one loses what it was, the other is undefined
+/// behaviour. Throws nlohmann::json::type_error, as its conversions do, for what is no integer or does not fit.
+template <typename Json>
+int64_t whole_number(const Json& json) {
+  const bool fits =
+      json.is_number_unsigned() ? json.template get<uint64_t>() <= static_cast<uint64_t>(INT64_MAX) : json.is_number_integer();
+  if (!fits) {
+    throw Json::type_error::create(302, "a whole number of 64 bits is wanted, got " + Json(json).dump(), &json);
+  }
+  return json.template get<int64_t>();
+}
+
+/// The whole numbers of a JSON object by their names. Throws as whole_number().
+template <typename Json>
+std::map<std::string, int64_t> whole_numbers(const Json& object) {
+  std::map<std::string, int64_t> numbers;
+  for (const auto& [name, number] : object.template get_ref<const typename Json::object_t&>()) {
+    numbers[name] = whole_number(number);
+  }
+  return numbers;
 }
 
 /// How many parts the dotted key a.b.c of a TOML file may have. Each part is a table in a table, which toml++ destroys with

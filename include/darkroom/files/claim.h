@@ -5,12 +5,14 @@
 #include <string>
 #include <string_view>
 
+#include "darkroom/core/clock.h"
 #include "darkroom/files/store.h"
 
 namespace darkroom {
 
 // Who works on what, among processes that share a job: OUT/_claims/000042 = {"expires": unix ms, "owner": "..."}. A claim saves work and
-// nothing else: two owners at once, wrong clocks and garbage cost double work, never a wrong byte. Time is an argument.
+// nothing else: two owners at once, wrong clocks and garbage cost double work, never a wrong byte. What stands in a store is judged, and
+// written, by the date at that moment: a store that could not be reached may answer hours after it was asked.
 
 /// How far ahead a claim expires, and is renewed to.
 inline constexpr std::chrono::minutes kClaimLifetime{10};
@@ -35,10 +37,11 @@ std::string make_claim_owner();
 /// Takes the claim at `place`, or renews our own. An expired or unreadable one is replaced, and one of a dead process of this machine.
 /// Errors: those of the store.
 /// REQUIRES of all three: `owner` is printable ASCII.
-Result<ClaimHolder> take_claim(const Location& place, const std::string& owner, std::chrono::system_clock::time_point now);
+Result<ClaimHolder> take_claim(const Location& place, const std::string& owner, const Clock& clock);
 
-/// Renews ours. kOthers: it is gone or another's by now, and nothing was written.
-Result<ClaimHolder> renew_claim(const Location& place, const std::string& owner, std::chrono::system_clock::time_point now);
+/// Renews ours, also one that has expired. kOthers: it is gone or another's by now, and nothing was written; of an expired one whoever
+/// takes it between our look and our write, which waits for no store, loses it. Errors: those of the store.
+Result<ClaimHolder> renew_claim(const Location& place, const std::string& owner, const Clock& clock);
 
 /// Gives ours back; another's stays. Fine when it is gone.
 Status release_claim(const Location& place, const std::string& owner);

@@ -48,8 +48,8 @@ class InputFile {
   /// Fills out[i] with ranges[i]. A store that answers slowly asks for many at once; here: one read_at each.
   /// Errors: as read_at; kCorruptData when the file ends before a range does. REQUIRES: as many buffers as ranges, each of its size.
   virtual Status read_ranges(std::span<const ByteRange> ranges, std::span<const std::span<std::byte>> out) const;
-  /// Says what will be read soon, so that a slow store may begin. Never fails; does nothing here.
-  virtual void will_read(std::span<const ByteRange> /*ranges*/) const {}
+  /// Whether each read is a request to a server: who reads on and on asks ahead (read_ahead.h).
+  virtual bool is_remote() const { return false; }
 };
 
 /// A file open for writing at its end. A failed write, sync or close spoils the file for good: every later call returns

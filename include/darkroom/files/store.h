@@ -134,6 +134,9 @@ class Store {
 
   /// Whatever the instant of a crash, the object holds its old bytes or `bytes`; these once it returns ok.
   virtual Status replace_small(const std::string& path, std::string_view bytes) = 0;
+  /// The same for bytes that rest on a look at what is there and on the time: a store that is waited for while it cannot be reached is not
+  /// waited for here, because by then another may have written. kUnavailable instead.
+  virtual Status replace_small_now(const std::string& path, std::string_view bytes) { return replace_small(path, bytes); }
   /// False when the name is taken; then nothing has changed. True: the object is there, whole and durable. Never half of it is seen.
   virtual Result<bool> create_small(const std::string& path, std::string_view bytes) = 0;
   /// Removes an object, but no folder of objects; fine when it is gone.
@@ -158,6 +161,12 @@ class Store {
   virtual Result<SweepReport> sweep_folders(const std::string& folder, std::chrono::seconds age,
                                             std::chrono::system_clock::time_point now) {
     return sweep(folder, age, now);
+  }
+  /// Of the object or folder `path` alone, in a folder in which others may write, too: what dead writers of that very name left elsewhere
+  /// than on a disk, whose sweep() knows the dead. Counts and errors: as sweep.
+  virtual Result<SweepReport> sweep_name(const std::string& /*path*/, std::chrono::seconds /*age*/,
+                                         std::chrono::system_clock::time_point /*now*/) {
+    return SweepReport{};
   }
   /// How publish() works in `folder`; finds out by trying, once a folder.
   virtual Result<FirstWins> first_wins(const std::string& folder) = 0;

@@ -15,8 +15,8 @@ namespace darkroom {
 /// The items of a job that this process works on, said to others that share the job (files/claim.h): OUT/_claims/000042. Saves work and
 /// nothing else: whatever a claim says, the first part of an item that is published counts. Claims that are held are renewed every three
 /// minutes by a thread of this object and given back when it dies, which ends with the first that its store, being down, does not take
-/// back. A claim that cannot be renewed or given back is said once; it expires.
-/// Thread safety: any thread.
+/// back. A claim that cannot be renewed or given back is said once; it expires. One that expired and is another's by now (of whom our
+/// renewal finds it) is left to them: the work on the item goes on, and the first part counts. Thread safety: any thread.
 class ItemClaims {
  public:
   /// REQUIRES: `output`'s store and `clock` outlive it; `owner` as of files/claim.h.

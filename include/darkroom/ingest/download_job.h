@@ -54,13 +54,13 @@ struct DownloadOptions {
   FetchOptions fetch = {};
   int64_t memory_bytes = 0;  ///< Of all queues and buffers together; 0: a quarter of the machine's.
   Validation validation = Validation::kHeader;
-  RetryCodes retry_failed = {};      ///< Instead of making parts, redo the rows that failed with these codes; none: make parts.
-  bool keep_failed = false;          ///< Failed rows stay as rows with a null image and an error code.
-  bool dry_run = false;              ///< Plan only; nothing is fetched or written.
-  int num_validators = 0;            ///< Workers that look at pictures; 0: one a processor.
-  std::string scratch_folder = {};   ///< Of this machine, for pictures that wait for slower ones; empty: the output's disk, else /tmp.
-  int64_t scratch_bytes = -1;        ///< At most; 0: none; negative: 20 GB, or half of what the disk has free.
-  std::string decoder_program = {};  ///< darkroom-decoder, in which pictures are decoded (image/sandbox.h); empty: in this process.
+  RetryCodes retry_failed = {};        ///< Instead of making parts, redo the rows that failed with these codes; none: make parts.
+  bool keep_failed = false;            ///< Failed rows stay as rows with a null image and an error code.
+  bool dry_run = false;                ///< Plan only; nothing is fetched or written.
+  int num_validators = 0;              ///< Workers that look at pictures; 0: one a processor.
+  std::string scratch_folder = {};     ///< Of this machine, for pictures that wait for slower ones; empty: the output's disk, else /tmp.
+  int64_t scratch_bytes = -1;          ///< At most; 0: none; negative: 20 GB, or half of what the disk has free.
+  std::string decoder_program = {};    ///< darkroom-decoder, in which pictures are decoded (image/sandbox.h); empty: in this process.
   MetricsRegistry* metrics = nullptr;  ///< Outlives the run.
   TraceRecorder* trace = nullptr;      ///< Of spans of items, and of some of their rows; may be null. Outlives the run.
 

@@ -116,10 +116,26 @@ class ItemIntake {
     const bool is_admitted = out_.waiting([&] { return intake_.wait_for(lease_.order(), bytes, out_.stop()); });
     return is_admitted ? Status() : Status::cancelled("stopped while reading an item");
   }
+  /// Says how many bytes the reader itself holds while it reads (a page that it takes rows out of), beside its pieces: they count with the
+  /// piece that is put together, then with the next one. Waits for more as admit() does; fewer are given back. Errors: kCancelled.
+  Status keep(size_t bytes) {
+    if (bytes > kept_bytes_) {
+      DARKROOM_RETURN_IF_ERROR(admit(bytes - kept_bytes_));
+    } else if (bytes < kept_bytes_) {
+      lease_.set_held(lease_.held_bytes() - (kept_bytes_ - bytes));
+    }
+    kept_bytes_ = bytes;
+    return {};
+  }
   /// Hands the next piece over with what was admitted for it. Errors: kCancelled.
   Status emit(Body body) {
     Piece piece{
         .item = item_, .item_number = item_number_, .position = next_position_++, .intake = std::move(lease_), .body = std::move(body)};
+    if (kept_bytes_ > 0) {
+      lease_ = BodyLease(intake_, Piece::order_of(item_number_, next_position_));
+      lease_.set_held(kept_bytes_);
+      piece.intake.set_held(piece.intake.held_bytes() - kept_bytes_);
+    }
     if (pool_ != nullptr) {
       piece.bodies = BodyLease(pool_->memory(), piece.order());
     }
@@ -135,7 +151,8 @@ class ItemIntake {
   BodyMemory& intake_;
   BodyPool* const pool_;
   Emitter<Piece>& out_;
-  BodyLease lease_;  // Of the piece that is put together.
+  BodyLease lease_;        // Of the piece that is put together, and of kept_bytes_.
+  size_t kept_bytes_ = 0;  // Where there are some, lease_ is inside.
   int64_t next_position_ = 0;
 };
 
@@ -173,6 +190,8 @@ struct ItemJob {
   /// The bytes of a body that waits, which may go to disk meanwhile; may be null, and null for a body that never has any. Of a body whose
   /// bytes are on disk it gives where they come back to.
   std::function<std::string*(Body&)> spillable = {};
+  /// Rows of a body; null: each is one.
+  std::function<int64_t(const Body&)> num_rows = {};
   /// Waits until the middle has use for more pieces than it was given, before another item is asked for: an item that is taken is no other
   /// process's any more. Null: it always has. Errors end the run.
   std::function<Status()> wait_for_demand = {};
@@ -219,6 +238,8 @@ class ItemRun {
   /// REQUIRES: called once.
   Status execute() { return pipeline_.run(); }
 
+  /// Requested at the stop from outside or by the first failure.
+  std::stop_token stop_token() const { return pipeline_.stop_token(); }
   std::vector<StageSnapshot> snapshots() const { return pipeline_.snapshots(); }
   int64_t num_committed() const { return num_committed_.value(); }
   /// Pieces in queues and waiting for those before them.
@@ -232,9 +253,11 @@ class ItemRun {
   struct Entry {
     std::shared_ptr<ItemInWork> item;
     std::unique_ptr<ItemWriter<Body>> writer = nullptr;
+    int64_t num_rows = 0;  // That were written.
   };
   struct Finished {
     std::shared_ptr<ItemInWork> item;
+    int64_t num_rows;
     std::unique_ptr<FinishedItem> finished;
   };
   using Turn = typename OpenItems<Piece>::Turn;
@@ -251,6 +274,8 @@ class ItemRun {
     pipeline_.add_sink<Finished>(
         "commit", [this](Finished item, StageStats& stats) { return commit(std::move(item), stats); }, finished_);
   }
+
+  int64_t rows_of(const Piece& piece) const { return job_.num_rows ? job_.num_rows(piece.body) : 1; }
 
   // Reading.
 
@@ -326,7 +351,7 @@ class ItemRun {
     const uint64_t number = piece.item_number;
     const int64_t position = piece.position;
     std::string* const bytes = pool_ != nullptr && job_.spillable ? job_.spillable(piece.body) : nullptr;
-    stats.count(1, bytes == nullptr ? 0 : static_cast<int64_t>(bytes->size()));
+    stats.count(rows_of(piece), bytes == nullptr ? 0 : static_cast<int64_t>(bytes->size()));
     if (bytes != nullptr && would_wait(number, position)) {
       pool_->keep(*bytes, piece.bodies, piece.spilled);
     }
@@ -363,15 +388,18 @@ class ItemRun {
         DARKROOM_ASSIGN_OR_RETURN(entry->writer, job_.open_writer(entry->item));
       }
       if (turn->piece) {
-        out.count(1, 0);
+        const int64_t num_rows = rows_of(*turn->piece);
         DARKROOM_RETURN_IF_ERROR(write(*entry->writer, *std::move(turn->piece)));
+        entry->num_rows += num_rows;
+        out.count(num_rows, 0);
         end_turn(turn->item);
       } else {
         TraceSpan span(options_.trace, "finish", entry->item->trace.context);
         DARKROOM_ASSIGN_OR_RETURN(auto finished, entry->writer->finish());
         span.end();
         entry->writer.reset();
-        DARKROOM_RETURN_IF_ERROR(out.emit({close(turn->item), std::move(finished)}));
+        const int64_t num_rows = entry->num_rows;
+        DARKROOM_RETURN_IF_ERROR(out.emit({close(turn->item), num_rows, std::move(finished)}));
       }
     }
   }
@@ -419,7 +447,7 @@ class ItemRun {
       end_trace(*item.item, std::move(attributes), committed);
     }
     DARKROOM_RETURN_IF_ERROR(committed);
-    stats.count(1, 0);
+    stats.count(item.num_rows, 0);
     num_committed_.add();
     return {};
   }

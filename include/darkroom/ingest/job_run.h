@@ -20,6 +20,7 @@
 #include "darkroom/ingest/item_pipeline.h"
 #include "darkroom/ingest/job_plan.h"
 #include "darkroom/ingest/job_summary.h"
+#include "darkroom/stores/stores.h"
 #include "darkroom/stream/memory_budget.h"
 #include "darkroom/stream/progress.h"
 #include "darkroom/tables/paged_shard_writer.h"
@@ -36,6 +37,13 @@ struct ItemMemory {
 };
 /// `memory_bytes`: 0 is a quarter of the machine's. `writer_bytes`: what one item's writer holds.
 ItemMemory plan_memory(int64_t memory_bytes, size_t writer_bytes);
+/// What the readers of a job ask for before it is wanted (ReadOptions::read_ahead_bytes).
+struct ReadAheadShare {
+  int64_t reader_bytes = 0;
+  size_t total_bytes = 0;  ///< Of all readers, each byte twice: a store holds an answer before it hands it over.
+};
+/// A quarter at most of `row_bytes`; nothing where all inputs are files of this machine.
+ReadAheadShare plan_read_ahead(const JobPlan& plan, size_t row_bytes, int num_readers);
 /// What an object on its way into a place holds besides: the parts of an upload, or nothing.
 size_t upload_bytes(const Location& output);
 
@@ -64,6 +72,7 @@ struct RunTools {
   std::string owner = {};                                                   ///< Of its claims.
   std::function<std::shared_ptr<JobItem>(const WorkItem&)> make_item = {};  ///< Makes next()'s; null: plain ones.
   ItemOrders* orders = nullptr;  ///< Who says which items are next; null: all that are pending, one after the other.
+  StoreSet* stores = nullptr;    ///< Of the job; given up when it fails. Null: they go on.
 };
 
 /// A job while it runs: hands out its items, commits them, and counts. Thread safety: any thread.
@@ -91,9 +100,17 @@ class JobRun : public ItemSource {
   /// Publishes the item's FinishedPart (JobPlan::publish) and gives its claim back. REQUIRES: a JobItem of next(), a FinishedPart.
   Status commit(ItemInWork& item, std::unique_ptr<FinishedItem> finished) override;
 
-  /// Counts finished rows for the progress line; rows that a condition drops are none that fail.
+  /// As soon as the job has failed: gives its stores up (StoreSet::give_up), so that neither those at work nor what takes back claims and
+  /// uploads wait for a store that cannot be reached.
+  void give_up();
+  /// The same where `status` is a failure, and no stop, which the stores have themselves. Returns it.
+  Status ended(Status status);
+
+  /// Counts finished rows for the progress line.
   void count_row(const RowError* error);
   void count_rows(int64_t num_rows, const RowsByError& failed);
+  /// Counts rows that a condition drops before a stage sees them: done, and none that fail.
+  void count_filtered(int64_t num_rows);
   void count_bytes(int64_t num_bytes);
 
   ProgressState progress() const;
@@ -123,6 +140,7 @@ class JobRun : public ItemSource {
 
   mutable std::mutex mutex_;  // Guards all below.
   int64_t rows_done_ = 0;
+  int64_t rows_filtered_ = 0;  // Of rows_done_.
   int64_t rows_of_others_ = 0;
   int64_t bytes_done_ = 0;
   RowsByError errors_;

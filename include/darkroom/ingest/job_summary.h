@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
@@ -54,20 +55,20 @@ struct StageSummary {
   int64_t retries = 0;        ///< Of this run, like all below.
   int64_t bytes = 0;          ///< Bytes fetched (download) or read (process).
   double seconds = 0;
-  int64_t num_parts = 0;               ///< Shards of the whole job.
-  int64_t num_items = 0;               ///< Work items of the whole job.
-  int64_t num_pending = 0;             ///< Items that this run's selection had to do.
-  std::vector<HostCounts> hosts = {};  ///< Of this run (download), the most remarkable ones: HostTally::top.
-  PendingWork pending_work = {};       ///< Of a dry run.
-  int64_t num_invalid_captions = 0;    ///< Captions whose invalid UTF-8 was replaced, earlier runs included.
-  int64_t num_unported_captions = 0;   ///< Captions whose ids are not promised equal to open_clip's (text/clip_tokenizer.h), likewise.
-  std::vector<StageSnapshot> stages;   ///< Counters of the pipeline's stages.
+  int64_t num_parts = 0;                                 ///< Shards of the whole job.
+  int64_t num_items = 0;                                 ///< Work items of the whole job.
+  int64_t num_pending = 0;                               ///< Items that this run's selection had to do.
+  std::map<std::string, std::string> first_errors = {};  ///< By code: why the first row failed that did (ToldErrors). Of this run.
+  std::vector<HostCounts> hosts = {};                    ///< Of this run (download), the most remarkable ones: HostTally::top.
+  PendingWork pending_work = {};                         ///< Of a dry run.
+  int64_t num_invalid_captions = 0;                      ///< Captions whose invalid UTF-8 was replaced, earlier runs included.
+  int64_t num_unported_captions = 0;  ///< Captions whose ids are not promised equal to open_clip's (text/clip_tokenizer.h), likewise.
+  std::vector<StageSnapshot> stages;  ///< Counters of the pipeline's stages.
 
   int64_t rows_failed() const;
   /// Share of failed rows in percent; 0 without rows.
   double failed_percent() const;
-  /// The object of docs/formats/summary: rows_in, rows_out, rows_by_error, rows_filtered, retries, bytes, seconds, rows_per_second, parts,
-  /// stages.
+  /// A stage's object in --json-summary (docs/command_line.md).
   nlohmann::json to_json() const;
   /// One line for the end of a job.
   std::string to_text(const std::string& name) const;

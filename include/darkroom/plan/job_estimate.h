@@ -31,8 +31,8 @@ struct JobOutlook {
   Known row_bytes_in = {};      ///< Fetched for a good row besides input_bytes; 0: nothing.
   Known rows_per_second = {};
   bool is_rate_measured = false;  ///< By a run, not put together from the catalogue.
-  bool reads_objects = false;   ///< The inputs lie in a store that counts requests,
-  bool writes_objects = false;  ///< or the output does.
+  bool reads_objects = false;     ///< The inputs lie in a store that counts requests,
+  bool writes_objects = false;    ///< or the output does.
 };
 
 /// What the rest of a job comes to, from the best case to the worst.

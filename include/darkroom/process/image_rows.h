@@ -16,7 +16,7 @@
 namespace darkroom {
 
 /// How image datasets are read: encoded pictures are held once more meanwhile, no more of them than a few batches.
-inline constexpr ReadOptions kImageReadOptions{.batch_bytes = 4 << 20, .max_batch_rows = 256};
+inline ReadOptions image_read_options() { return {.batch_bytes = 4 << 20, .max_batch_rows = 256}; }
 
 /// The columns that ImageRows needs, and those that are carried along, each once.
 std::vector<std::string> names_of(const ImageColumns& columns, const std::vector<std::string>& kept = {});

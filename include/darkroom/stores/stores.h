@@ -77,6 +77,10 @@ class StoreSet {
   /// A folder of pictures is one object, whose path ends with a slash. Errors: also those of find_picture_inputs and named_picture_inputs.
   Result<std::vector<InputObject>> resolve_image_inputs(const std::string& uri);
 
+  /// For whoever failed and only takes back what was begun: all is from now on as after the stop that the set was made with, for good, so
+  /// that nothing waits for a server that cannot be reached.
+  void give_up();
+
  private:
   struct Parts;
   std::unique_ptr<Parts> parts_;

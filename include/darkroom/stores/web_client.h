@@ -31,8 +31,6 @@ struct WebOptions {
   Backoff backoff{.first = std::chrono::milliseconds(200), .longest = std::chrono::seconds(10)};
   std::chrono::seconds patience{90};       ///< No try begins later than so long after the first one.
   std::chrono::seconds first_contact{10};  ///< The same for a server that has never answered, so that a dead one is told soon.
-  /// How long a server that answered before is waited for, after `patience`, while it cannot be reached. Zero: not at all.
-  std::chrono::seconds outage_patience{0};
   int max_redirects = 10;
   std::string user_agent = "darkroom";
 
@@ -58,13 +56,15 @@ struct WebAnswer {
 
 /// GET and HEAD of places that the user named: a web server, a hub. Follows redirects itself, carries credentials to no other origin, and
 /// tries again what may pass (no connection, 408, 429, 500, 502, 503, 504), from the first URL on. Retry-After is obeyed within `patience`.
-/// Where a server that answered before cannot be reached, the log says so, and it is waited for (WebOptions::outage_patience).
+/// Where a server that answered before cannot be reached, the log says so, and it is waited for.
 /// Which addresses a name has is the user's own matter here: listed URLs of strangers go through Fetcher.
 /// Thread safety: any thread.
 class WebClient {
  public:
-  /// `http`, `clock` and `metrics`, which may be null, outlive the client. REQUIRES: options.validate() is ok.
-  WebClient(HttpClient& http, Clock& clock, WebOptions options, MetricsRegistry* metrics = nullptr);
+  /// `http`, `clock` and `metrics`, which may be null, outlive the client. `outage_patience`: how long a server that answered before is
+  /// waited for, after options.patience, while it cannot be reached; zero: not at all. REQUIRES: options.validate() is ok.
+  WebClient(HttpClient& http, Clock& clock, WebOptions options, MetricsRegistry* metrics = nullptr,
+            std::chrono::seconds outage_patience = {});
   ~WebClient();
 
   /// Errors: kUnavailable (nothing answered), kInvalidArgument (no URL), kFailedPrecondition (a redirect from https to http, too many
@@ -86,6 +86,7 @@ class WebClient {
   Clock& clock_;
   const WebOptions options_;
   MetricsRegistry* const metrics_;
+  const std::chrono::seconds outage_patience_;
   std::mutex mutex_;                                                                 // Guards what follows.
   std::mt19937 random_;                                                              // Spreads retries; decides no byte.
   std::map<std::pair<std::string, uint16_t>, std::unique_ptr<ServerOutage>> known_;  // By host and port: those that have answered.

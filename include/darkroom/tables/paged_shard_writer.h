@@ -20,7 +20,7 @@ namespace darkroom {
 struct PagedShardOptions {
   int64_t row_group_bytes = 64 << 20;  ///< A row group ends with the row that brings it to this many bytes of values,
   int64_t row_group_rows = std::numeric_limits<int64_t>::max();  ///< or to this many rows.
-  int zstd_level = 3;                                            ///< Of the columns that are neither bytes nor lists; these are not compressed.
+  int zstd_level = 3;  ///< Of the columns that are neither bytes nor lists; these are not compressed.
   /// The column whose values come apart from the batches and go to the file page by page, or nothing. The schema's first, binary:
   /// readers that split a file (Spark) take a row group to begin where its first column does, so what is written first must be first.
   std::string streamed_column = {};

@@ -4,6 +4,7 @@
 #include <arrow/type.h>
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -13,6 +14,7 @@
 
 #include "darkroom/core/result.h"
 #include "darkroom/files/file_system.h"
+#include "darkroom/files/read_ahead.h"
 #include "darkroom/files/store.h"
 #include "darkroom/tables/statistics_filter.h"
 
@@ -46,8 +48,12 @@ inline constexpr int64_t kMaxPictureBytes = int64_t{256} << 20;
 inline constexpr int64_t kRowsPerTarMark = 64;
 
 struct ReadOptions {
-  int64_t batch_bytes = 16 << 20;  ///< About how much a batch may hold (one row may be more).
-  int64_t max_batch_rows = 4096;   ///< Upper bound on the rows of a batch.
+  int64_t batch_bytes = 16 << 20;              ///< About how much a batch may hold (one row may be more).
+  int64_t max_batch_rows = 4096;               ///< Upper bound on the rows of a batch.
+  int64_t read_ahead_bytes = kReadAheadBytes;  ///< Of a remote file, asked for before they are wanted (files/read_ahead.h); 0: none.
+  /// Told how many bytes a range of a Parquet file will hold in pages of more than a megabyte, before it reads one that makes it more, and
+  /// 0 when it holds none any longer. May wait; its failure is next()'s. Null: nobody asks.
+  std::function<Status(int64_t num_bytes)> hold_pages = {};
 };
 
 /// A row group of a Parquet file.

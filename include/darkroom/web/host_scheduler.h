@@ -119,9 +119,11 @@ class HostScheduler {
   bool has_more(const std::string& host) const;
   int num_on_wire(const std::string& host) const;  ///< Of this host.
 
-  size_t num_waiting() const { return num_waiting_; }            ///< Attempts inside.
-  /// Of these, those that no place would help: in a back-off, or of a host that is paused or has yet to answer after its breaker opened.
-  size_t num_set_aside() const { return backing_off_.size() + num_with_trouble_; }
+  size_t num_waiting() const { return num_waiting_; }  ///< Attempts inside.
+  /// Of these, those that another place would not help: in a back-off, or of a host that is paused or has yet to answer after its breaker
+  /// opened; and of the rows beyond the places of any other host seven of eight. So a list that begins with many rows of one host is read
+  /// on to those of others, but not without end.
+  size_t num_set_aside() const { return backing_off_.size() + num_set_aside_; }
   size_t num_on_wire() const { return num_on_wire_; }            ///< Taken and not yet reported.
   size_t num_hosts() const { return hosts_.size(); }             ///< Remembered.
   size_t num_parked_hosts() const { return num_parked_hosts_; }  ///< Paused, with rows that wait.
@@ -171,7 +173,7 @@ class HostScheduler {
   size_t num_waiting_ = 0;
   size_t num_on_wire_ = 0;
   size_t num_parked_hosts_ = 0;
-  size_t num_with_trouble_ = 0;  // Rows of hosts in trouble, as far as these were filed.
+  size_t num_set_aside_ = 0;  // Sum over the hosts, as far as these were filed.
 };
 
 }  // namespace darkroom

@@ -85,5 +85,17 @@ TEST(TomlKeys, points_of_texts_comments_and_numbers_are_no_parts) {
   EXPECT_TRUE(check_toml_keys("a = \"\\").is_ok());
 }
 
+TEST(WholeNumber, takes_integers_that_fit_and_nothing_else) {
+  EXPECT_EQ(whole_number(nlohmann::json(-7)), -7);
+  EXPECT_EQ(whole_number(nlohmann::json(INT64_MIN)), INT64_MIN);
+  EXPECT_EQ(whole_number(nlohmann::json::parse("9223372036854775807")), INT64_MAX);
+  for (const char* text : {"9223372036854775808", "2.0", "1e49", "true", "\"1\"", "null", "[1]"}) {
+    EXPECT_THROW(whole_number(nlohmann::json::parse(text)), nlohmann::json::exception) << text;
+  }
+  EXPECT_EQ(whole_numbers(nlohmann::json::parse(R"({"a": 1, "b": 2})")), (std::map<std::string, int64_t>{{"a", 1}, {"b", 2}}));
+  EXPECT_THROW(whole_numbers(nlohmann::json::parse(R"({"a": 1.5})")), nlohmann::json::exception);
+  EXPECT_THROW(whole_numbers(nlohmann::json::parse("[1]")), nlohmann::json::exception);
+}
+
 }  // namespace
 }  // namespace darkroom

@@ -2,8 +2,14 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <chrono>
+#include <csignal>
+#include <sstream>
+#include <string>
 
 namespace darkroom {
 namespace {
@@ -29,6 +35,38 @@ TEST(ProcessMetrics, are_read_at_each_scrape) {
   ASSERT_EQ(clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &used), 0);
   const auto since_start = std::chrono::seconds(used.tv_sec) + std::chrono::nanoseconds(used.tv_nsec);
   EXPECT_LE(processor.value(), since_start + std::chrono::seconds(1));
+}
+
+TEST(ProcessMetrics, children_count_while_they_live_and_when_they_have_ended) {
+  MetricsRegistry registry;
+  const auto collection = collect_process_metrics(registry);
+  const auto value_of = [&](const std::string& name) {
+    std::istringstream text(registry.to_prometheus());
+    for (std::string line; std::getline(text, line);) {
+      if (line.starts_with(name + " ")) {
+        return std::stod(line.substr(name.size() + 1));
+      }
+    }
+    return -1.0;
+  };
+  const double before = value_of("darkroom_children_cpu_seconds_total");
+  ASSERT_GE(before, 0);
+  const pid_t child = fork();
+  ASSERT_GE(child, 0);
+  if (child == 0) {
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    while (true) {
+    }
+  }
+  while (value_of("darkroom_children_cpu_seconds_total") < before + 0.05) {
+  }
+  EXPECT_GT(value_of("darkroom_children_resident_bytes"), 1e5);
+  kill(child, SIGKILL);
+  ASSERT_EQ(waitpid(child, nullptr, 0), child);
+  const double after = value_of("darkroom_children_cpu_seconds_total");
+  EXPECT_GE(after, before + 0.05);
+  EXPECT_EQ(value_of("darkroom_children_resident_bytes"), 0);
+  EXPECT_EQ(value_of("darkroom_children_cpu_seconds_total"), after);
 }
 
 }  // namespace

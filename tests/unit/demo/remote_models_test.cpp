@@ -156,6 +156,20 @@ TEST_F(RemoteModels, a_model_is_written_to_s3_once) {
   EXPECT_TRUE(*local_files().exists(folder_.path("local/model_index.json")));
 }
 
+TEST_F(RemoteModels, what_a_dead_writer_of_the_same_model_left_goes_with_the_next_start) {
+  s3_.fake.with_state([](FakeS3Objects& state) {
+    state.now = std::chrono::floor<std::chrono::seconds>(system_clock().wall()) - std::chrono::hours(30);
+    for (const char* key : {"models/_tmp.mine.m1/unet/weights", "models/mine/unet/weights", "models/of_another_program"}) {
+      state.create_upload(key, "");
+    }
+    state.now += std::chrono::hours(30);
+    state.create_upload("models/_tmp.mine.m2/weights", "");
+  });
+  const auto write = [](const std::string& path) { return write_file_atomic(local_files(), path + "/model_index.json", "{}"); };
+  ASSERT_TRUE(write_model_at(s3_.set, FakeS3Stores::uri("models/mine"), ModelForm::kFolder, {}, write).is_ok());
+  EXPECT_EQ(s3_.fake.num_uploads(), 2u) << "that of another name, and one that may be of the living";
+}
+
 TEST_F(RemoteModels, pictures_are_written_anywhere) {
   const auto place = OutputPlace::open(s3_.set, FakeS3Stores::uri("pictures/sheet.png"));
   ASSERT_TRUE(place.is_ok()) << place.status().to_string();

@@ -18,8 +18,12 @@ constexpr system_clock::time_point kStart{std::chrono::hours(480'000)};
 
 class Claims : public testing::TestWithParam<bool> {
  protected:
-  Result<ClaimHolder> take(const std::string& owner, system_clock::duration later) { return take_claim(place_, owner, kStart + later); }
-  Result<ClaimHolder> renew(const std::string& owner, system_clock::duration later) { return renew_claim(place_, owner, kStart + later); }
+  Result<ClaimHolder> take(const std::string& owner, system_clock::duration later) {
+    return take_claim(place_, owner, FakeClock(kStart + later));
+  }
+  Result<ClaimHolder> renew(const std::string& owner, system_clock::duration later) {
+    return renew_claim(place_, owner, FakeClock(kStart + later));
+  }
 
   MemoryFileSystem memory_;
   PoorFiles poor_{memory_, {.has_no_replace = GetParam(), .has_locks = true}};
@@ -118,9 +122,9 @@ TEST(Claim, says_when_the_store_fails) {
   UnreadableFiles files(memory);
   const auto store = make_posix_store(files, "memory");
   const Location place{store.get(), "out/_claims/000042"};
-  EXPECT_EQ(take_claim(place, "one", kStart).value(), ClaimHolder::kOurs);
-  EXPECT_EQ(take_claim(place, "two", kStart).status().code(), StatusCode::kUnavailable);
-  EXPECT_EQ(renew_claim(place, "one", kStart).status().code(), StatusCode::kUnavailable);
+  EXPECT_EQ(take_claim(place, "one", FakeClock(kStart)).value(), ClaimHolder::kOurs);
+  EXPECT_EQ(take_claim(place, "two", FakeClock(kStart)).status().code(), StatusCode::kUnavailable);
+  EXPECT_EQ(renew_claim(place, "one", FakeClock(kStart)).status().code(), StatusCode::kUnavailable);
   EXPECT_EQ(release_claim(place, "one").code(), StatusCode::kUnavailable);
 }
 
@@ -144,7 +148,7 @@ TEST(Claim, one_that_is_given_back_while_one_looks_can_be_taken) {
   ASSERT_TRUE(write_file_atomic(memory, "out/_claims/000042", "{}").is_ok());
   VanishingFiles files(memory);
   const auto store = make_posix_store(files, "memory");
-  EXPECT_EQ(take_claim({store.get(), "out/_claims/000042"}, "one", kStart).value(), ClaimHolder::kOurs);
+  EXPECT_EQ(take_claim({store.get(), "out/_claims/000042"}, "one", FakeClock(kStart)).value(), ClaimHolder::kOurs);
   EXPECT_EQ(files.num_vanished, 1);
 }
 

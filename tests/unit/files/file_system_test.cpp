@@ -2,6 +2,8 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include <filesystem>
 
@@ -107,6 +109,18 @@ TEST_P(AnyFileSystem, refuses_a_file_where_a_folder_is_needed_and_the_reverse) {
   EXPECT_EQ(files().list(at("a")).status().code(), StatusCode::kFailedPrecondition);
   EXPECT_EQ(files().open_input(at("d")).status().code(), StatusCode::kFailedPrecondition);
   EXPECT_EQ(files().remove_file(at("d")).code(), StatusCode::kFailedPrecondition);
+}
+
+// In a process of its own, as its working directory goes.
+TEST(LocalFolders, below_a_removed_working_directory_cannot_be_made) {
+  const auto make_below_nothing = [] {
+    const std::string gone = testing::TempDir() + fmt::format("gone-{}", ::getpid());
+    if (::mkdir(gone.c_str(), 0777) != 0 || ::chdir(gone.c_str()) != 0 || ::rmdir(gone.c_str()) != 0) {
+      _exit(2);
+    }
+    _exit(local_files().create_folders("out/deep").code() == StatusCode::kNotFound ? 0 : 1);
+  };
+  EXPECT_EXIT(make_below_nothing(), testing::ExitedWithCode(0), "");
 }
 
 TEST_P(AnyFileSystem, lists_in_byte_order) {

@@ -58,6 +58,9 @@ TEST_F(DownloadJob, counts_every_failed_row_under_its_code) {
   EXPECT_EQ(summary.rows_by_error, expected);
   EXPECT_EQ(summary.rows_in, summary.rows_out + summary.rows_failed());
   EXPECT_EQ(summary.rows_out, 2);
+  for (const StageSnapshot& stage : summary.stages) {
+    EXPECT_EQ(stage.num_rows, stage.name == "fetch" ? 11 : 13) << stage.name << "; an empty caption and an empty URL are not fetched";
+  }
   EXPECT_EQ(web_.web().num_requests("/uncaptioned"), 0);
 }
 

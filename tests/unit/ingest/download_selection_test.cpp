@@ -33,6 +33,9 @@ TEST_F(DownloadSelection, a_condition_drops_rows_before_they_count) {
   EXPECT_EQ(summary.rows_out, 8);
   EXPECT_EQ(summary.rows_filtered, 15);
   EXPECT_EQ(summary.rows_this_run, 23);
+  for (const StageSnapshot& stage : summary.stages) {
+    EXPECT_EQ(stage.num_rows, 8) << stage.name;
+  }
   EXPECT_EQ(summary.num_parts, 3) << "an item covers its input rows, whatever is kept of them";
   EXPECT_EQ(web_.web().num_requests(), 8);
   EXPECT_THAT(texts(*read_table(output() + "/part-000001.parquet"), "key"), ElementsAre("000000000010", "000000000011", "000000000012"));

@@ -4,6 +4,7 @@
 
 #include <atomic>
 #include <cstdlib>
+#include <future>
 #include <memory>
 
 #include "darkroom/files/claim.h"
@@ -11,6 +12,7 @@
 #include "support/download_web.h"
 #include "support/fake_hub.h"
 #include "support/fake_s3.h"
+#include "support/forwarding_files.h"
 
 namespace darkroom {
 namespace {
@@ -132,6 +134,67 @@ TEST_F(DownloadStores, a_stop_ends_a_run_whose_bucket_says_nothing_any_more) {
   EXPECT_EQ(download(web_.options(in_bucket("out"))).rows_out, 23);
 }
 
+/// Files of which a table can no longer be read, once `is_working` and whoever opens it was let go.
+class SpoiltTable final : public ForwardingFiles {
+ public:
+  explicit SpoiltTable(std::string table) : ForwardingFiles(local_files()), table_(std::move(table)) {}
+  Result<std::unique_ptr<InputFile>> open_input(const std::string& path) override {
+    if (!*is_working || path != table_) {
+      return ForwardingFiles::open_input(path);
+    }
+    is_opened.set_value();
+    may_fail.get_future().wait();
+    return Status::corrupt_data("a row group cannot be read:", path);
+  }
+
+  const std::shared_ptr<std::atomic<bool>> is_working = std::make_shared<std::atomic<bool>>(false);  // Shared with a server's thread.
+  std::promise<void> is_opened;
+  std::promise<void> may_fail;
+
+ private:
+  const std::string table_;
+};
+
+// The clock of the stores stands still: whoever waits for the bucket waits for ever.
+TEST_F(DownloadStores, a_job_that_fails_otherwise_does_not_wait_for_a_bucket_out_of_reach) {
+  start_web(20);
+  web_.write_table(folder_.path("first.jsonl"), 0, 10);
+  web_.write_table(folder_.path("second.jsonl"), 10, 20);
+  SpoiltTable files(folder_.path("second.jsonl"));
+  const auto spoilt = make_posix_store(files, "spoilt");
+  const auto is_out = std::make_shared<std::atomic<bool>>(false);  // Requests that a stop leaves may still ask for it.
+  const std::shared_future<void> is_opened = files.is_opened.get_future().share();
+  s3_.fault = [is_out, is_opened, is_working = files.is_working](const FakeS3::Call& call) {
+    if (call.operation == "put" && call.key == "out/_claims/000000") {
+      *is_working = true;  // The inputs were counted.
+    }
+    if (call.operation == "put" && call.key == "out/part-000000.parquet") {
+      is_opened.wait();
+      *is_out = true;
+    }
+    return *is_out ? FakeS3::Fault::kReset : FakeS3::Fault::kNone;
+  };
+  StoreSetOptions options_of_set = options_of_stores();
+  options_of_set.outage_patience = std::chrono::hours(12);
+  options_of_set.others = {spoilt.get()};
+  FakeClock clock;
+  StoreSet stores(options_of_set, clock, metrics_);
+  DownloadOptions options = web_.options(in_bucket("out") + "&tries=1");
+  options.metadata = {folder_.path("first.jsonl"), "spoilt://" + folder_.path("second.jsonl")};
+  auto job = std::async(std::launch::async, [&] { return run_download(stores, options, {}).status(); });
+  ASSERT_TRUE(clock.await_waiting(1)) << "between two probes";
+  files.may_fail.set_value();
+  const auto is_over = [&](std::chrono::milliseconds patience) { return job.wait_for(patience) == std::future_status::ready; };
+  EXPECT_TRUE(is_over(std::chrono::minutes(1)));
+  while (!is_over(std::chrono::milliseconds(100))) {
+    clock.advance(std::chrono::hours(1));
+  }
+  const Status ended = job.get();
+  EXPECT_EQ(ended.code(), StatusCode::kCorruptData) << ended.to_string();
+  EXPECT_THAT(ended.message(), HasSubstr("a row group cannot be read"));
+  EXPECT_THAT(s3_.keys_below("out/_claims"), SizeIs(2)) << "they expire";
+}
+
 // What a machine leaves that dies in the middle: its claim, and an upload that nobody ends.
 TEST_F(DownloadStores, cleaning_a_bucket_ends_the_uploads_of_the_dead) {
   start_web(23);
@@ -162,7 +225,7 @@ TEST_F(DownloadStores, an_upload_of_more_than_a_day_is_spared_while_somebody_wor
     }
   });
   const Location claim = output / "_claims" / "000007";
-  ASSERT_EQ(take_claim(claim, "living", now).value(), ClaimHolder::kOurs);
+  ASSERT_EQ(take_claim(claim, "living", system_clock()).value(), ClaimHolder::kOurs);
   download(web_.options(in_bucket("out")));
   EXPECT_EQ(clean_job(output, system_clock())->swept.num_uploads, 0);
   EXPECT_EQ(s3_.num_uploads(), 1u);

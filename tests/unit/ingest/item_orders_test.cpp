@@ -6,7 +6,7 @@
 #include <deque>
 
 #include "darkroom/ingest/job_run.h"
-#include "planned_jobs.h"
+#include "support/planned_jobs.h"
 
 namespace darkroom {
 namespace {

@@ -1,10 +1,12 @@
 #include "darkroom/ingest/item_pipeline.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <atomic>
 #include <fstream>
+#include <functional>
 #include <list>
 #include <map>
 #include <random>
@@ -88,12 +90,15 @@ class Albums : public ItemSource {
 
 class AlbumReader : public ItemReader<Picture> {
  public:
-  explicit AlbumReader(const Albums& albums, int64_t fails_at) : albums_(albums), fails_at_(fails_at) {}
+  AlbumReader(const Albums& albums, int64_t fails_at, size_t page_bytes) : albums_(albums), fails_at_(fails_at), page_bytes_(page_bytes) {}
   Status read(ItemIntake<Picture>& intake) override {
     const int64_t number = static_cast<Album&>(*intake.item()).number;
     for (int64_t position = 0; position < albums_.size(number); ++position) {
       if (number == fails_at_ && position == 1) {
         return Status::corrupt_data("a row is damaged:", position);
+      }
+      if (page_bytes_ > 0) {  // A larger one, a smaller one, none.
+        DARKROOM_RETURN_IF_ERROR(intake.keep(page_bytes_ * static_cast<size_t>(position % 3 == 2 ? 0 : 2 - position % 3)));
       }
       DARKROOM_RETURN_IF_ERROR(intake.admit(3));
       DARKROOM_RETURN_IF_ERROR(intake.admit(4));  // A piece may be admitted part by part.
@@ -106,6 +111,7 @@ class AlbumReader : public ItemReader<Picture> {
  private:
   const Albums& albums_;
   const int64_t fails_at_;
+  const size_t page_bytes_;
 };
 
 class AlbumWriter : public ItemWriter<Picture> {
@@ -252,7 +258,7 @@ struct AlbumRun {
           if (no_reader) {
             return Status::not_found("no such table:", "x");
           }
-          return std::unique_ptr<ItemReader<Picture>>(std::make_unique<AlbumReader>(albums, read_fails_at));
+          return std::unique_ptr<ItemReader<Picture>>(std::make_unique<AlbumReader>(albums, read_fails_at, page_bytes));
         },
         .add_middle = [this](Pipeline& pipeline, PictureQueue& read, PictureQueue& done) { fetcher.add(pipeline, read, done); },
         .open_writer = [this](const std::shared_ptr<ItemInWork>& item) -> Result<std::unique_ptr<ItemWriter<Picture>>> {
@@ -263,6 +269,7 @@ struct AlbumRun {
           return std::unique_ptr<ItemWriter<Picture>>(std::make_unique<AlbumWriter>(number, add_fails_at, finish_fails_at));
         },
         .spillable = [](Picture& picture) { return &picture.bytes; },
+        .num_rows = num_rows,
         .wait_for_demand = wait_for_demand};
     Status status;
     {
@@ -289,7 +296,9 @@ struct AlbumRun {
   ItemPipelineOptions options = {.queue_pieces = 3};
   MetricsRegistry metrics;
   std::stop_source stop;
+  std::function<int64_t(const Picture&)> num_rows = {};
   bool no_reader = false;
+  size_t page_bytes = 0;
   int64_t read_fails_at = -1, open_fails_at = -1, add_fails_at = -1, finish_fails_at = -1;
   std::function<Status()> wait_for_demand = {};
   const ItemRun<Picture>* running = nullptr;
@@ -347,6 +356,24 @@ TEST_P(ItemRunSizes, every_item_is_committed_whole_and_in_order) {
 INSTANTIATE_TEST_SUITE_P(HostileSizes, ItemRunSizes,
                          ::testing::Combine(::testing::Values(0, 1, 2, 31), ::testing::Values(1, 3), ::testing::Values(1, 3),
                                             ::testing::Values(size_t{1}, size_t{100}, size_t{1'000'000})));
+
+TEST(ItemRun, what_readers_keep_counts_and_holds_nobody_up_for_ever) {
+  for (const size_t page_bytes : {size_t{1}, size_t{20}, size_t{60}, size_t{1'000}}) {
+    for (const int num_readers : {1, 3}) {
+      AlbumRun test(some_sizes(12), 100, static_cast<uint32_t>(page_bytes));
+      test.page_bytes = page_bytes;
+      test.options.num_readers = num_readers;
+      const Status status = test.run();
+      ASSERT_TRUE(status.is_ok()) << status.to_string();
+      test.albums.expect_all();
+      test.expect_nothing_left();
+      EXPECT_GE(test.intake.peak_bytes(), 2 * page_bytes);
+      if (num_readers == 1) {  // The oldest piece gets what it asks for, beside what the others hold within the limit.
+        EXPECT_LE(test.intake.peak_bytes(), std::max<size_t>(test.intake.limit_bytes(), 2 * page_bytes) + 2 * 7 + 2 * page_bytes);
+      }
+    }
+  }
+}
 
 /// Names of the spans of each trace, without their number.
 std::map<std::string, std::multiset<std::string>> spans_by_trace(const std::string& path) {
@@ -422,9 +449,19 @@ TEST(ItemRun, its_stages_count_in_the_registry) {
   const std::string text = test.metrics.to_prometheus();
   EXPECT_NE(text.find("darkroom_rows_total{stage=\"read\"} 7\n"), std::string::npos) << text;
   EXPECT_NE(text.find("darkroom_rows_total{stage=\"write\"} 7\n"), std::string::npos) << text;
-  EXPECT_NE(text.find("darkroom_rows_total{stage=\"commit\"} 2\n"), std::string::npos) << text;
+  EXPECT_NE(text.find("darkroom_rows_total{stage=\"commit\"} 7\n"), std::string::npos) << text;
   EXPECT_NE(text.find("darkroom_queue_items{stage=\"order\"} 0\n"), std::string::npos) << text;
   EXPECT_NE(text.find("darkroom_queue_bytes{queue=\"intake\"} 0\n"), std::string::npos) << text;
+}
+
+TEST(ItemRun, its_stages_count_the_rows_of_pieces_that_hold_several) {
+  AlbumRun test({3, 0, 4});
+  test.num_rows = [](const Picture& picture) { return 10 + picture.position; };
+  ASSERT_TRUE(test.run().is_ok());
+  const std::string text = test.metrics.to_prometheus();
+  for (const char* stage : {"order", "write", "commit"}) {  // 10 + 11 + 12, and 10 + 11 + 12 + 13.
+    EXPECT_NE(text.find(fmt::format("darkroom_rows_total{{stage=\"{}\"}} 79\n", stage)), std::string::npos) << stage << "\n" << text;
+  }
 }
 
 TEST(ItemRun, each_part_that_fails_ends_it_with_its_own_failure) {

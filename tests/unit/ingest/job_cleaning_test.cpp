@@ -7,8 +7,8 @@
 
 #include "darkroom/files/claim.h"
 #include "darkroom/ingest/claims.h"
-#include "planned_jobs.h"
 #include "support/fake_s3_stores.h"
+#include "support/planned_jobs.h"
 
 namespace darkroom {
 namespace {
@@ -36,9 +36,9 @@ TEST_F(JobCleaning, of_no_folder_is_nothing) {
 }
 
 TEST_F(JobCleaning, removes_claims_of_the_dead_and_leaves_those_of_the_living) {
-  ASSERT_EQ(*take_claim(output() / "_claims" / "000001", "lost", clock_.wall()), ClaimHolder::kOurs);
+  ASSERT_EQ(*take_claim(output() / "_claims" / "000001", "lost", clock_), ClaimHolder::kOurs);
   clock_.advance(2 * kClaimLifetime + std::chrono::seconds(1));
-  ASSERT_EQ(*take_claim(output() / "_claims" / "000002", "living", clock_.wall()), ClaimHolder::kOurs);
+  ASSERT_EQ(*take_claim(output() / "_claims" / "000002", "living", clock_), ClaimHolder::kOurs);
   const CleanReport report = clean();
   EXPECT_EQ(report.num_claims, 1);
   EXPECT_EQ(report.num_live_claims, 1);
@@ -48,7 +48,7 @@ TEST_F(JobCleaning, removes_claims_of_the_dead_and_leaves_those_of_the_living) {
 }
 
 TEST_F(JobCleaning, a_claim_that_ended_just_now_may_be_of_a_living_process) {
-  ASSERT_EQ(*take_claim(output() / "_claims" / "000001", "late", clock_.wall()), ClaimHolder::kOurs);
+  ASSERT_EQ(*take_claim(output() / "_claims" / "000001", "late", clock_), ClaimHolder::kOurs);
   clock_.advance(2 * kClaimLifetime - std::chrono::seconds(1));
   const CleanReport report = clean();
   EXPECT_EQ(report.num_claims, 0);
@@ -58,7 +58,7 @@ TEST_F(JobCleaning, a_claim_that_ended_just_now_may_be_of_a_living_process) {
 
 TEST_F(JobCleaning, a_dead_process_of_this_machine_is_known_by_its_claim_at_once) {
   std::string owner = make_claim_owner();  // MACHINE-PID-...
-  ASSERT_EQ(*take_claim(output() / "_claims" / "000001", owner, clock_.wall()), ClaimHolder::kOurs);
+  ASSERT_EQ(*take_claim(output() / "_claims" / "000001", owner, clock_), ClaimHolder::kOurs);
   EXPECT_EQ(clean().num_live_claims, 1) << "this one lives";
   const pid_t child = fork();
   if (child == 0) {
@@ -67,7 +67,7 @@ TEST_F(JobCleaning, a_dead_process_of_this_machine_is_known_by_its_claim_at_once
   ASSERT_EQ(waitpid(child, nullptr, 0), child);
   const size_t begin = owner.find('-') + 1;
   owner.replace(begin, owner.find('-', begin) - begin, fmt::format("{:x}", child));
-  ASSERT_EQ(*take_claim(output() / "_claims" / "000002", owner, clock_.wall()), ClaimHolder::kOurs);
+  ASSERT_EQ(*take_claim(output() / "_claims" / "000002", owner, clock_), ClaimHolder::kOurs);
   const CleanReport report = clean();
   EXPECT_EQ(report.num_claims, 1);
   EXPECT_EQ(report.num_live_claims, 1);
@@ -87,7 +87,7 @@ TEST(JobCleaningOnS3, spares_uploads_that_may_be_of_the_living) {
   EXPECT_EQ(report->swept.num_uploads, 0) << "of a writer without a claim, perhaps";
   EXPECT_THAT(report->to_text(), HasSubstr("less than ten minutes ago"));
   // A claim that ended a minute ago.
-  ASSERT_EQ(*take_claim(output / "_claims" / "000000", "late", clock.wall()), ClaimHolder::kOurs);
+  ASSERT_EQ(*take_claim(output / "_claims" / "000000", "late", clock), ClaimHolder::kOurs);
   clock.advance(kClaimLifetime + std::chrono::minutes(1));
   report = clean_job(output, clock);
   ASSERT_TRUE(report.is_ok()) << report.status().to_string();

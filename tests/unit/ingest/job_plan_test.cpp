@@ -15,8 +15,8 @@
 #include "darkroom/files/fault_files.h"
 #include "darkroom/ingest/input_rows.h"
 #include "darkroom/stores/input_listing.h"
-#include "planned_jobs.h"
 #include "support/forwarding_files.h"
+#include "support/planned_jobs.h"
 #include "support/rounds.h"
 #include "support/synthetic_files.h"
 

@@ -11,9 +11,9 @@
 #include <thread>
 
 #include "darkroom/files/claim.h"
-#include "planned_jobs.h"
 #include "support/forwarding_files.h"
 #include "support/hook.h"
+#include "support/planned_jobs.h"
 
 namespace darkroom {
 namespace {
@@ -77,6 +77,16 @@ TEST_F(JobRuns, two_processes_share_the_items_out) {
   EXPECT_TRUE(files_.list("out/_claims")->empty());
 }
 
+TEST_F(JobRuns, rows_that_a_condition_drops_are_done_and_no_stages) {
+  const auto run = start("one");
+  run->count_row(nullptr);
+  run->count_filtered(4);
+  const ProgressState state = run->progress();
+  EXPECT_EQ(state.rows_done, 5);
+  EXPECT_EQ(state.rows_filtered, 4);
+  EXPECT_EQ(state.rows_before, 0);
+}
+
 TEST_F(JobRuns, who_runs_out_of_items_waits_for_the_others) {
   const auto one = start("one");
   const auto two = start("two");
@@ -114,7 +124,7 @@ TEST_F(JobRuns, who_waits_takes_what_was_given_back) {
 TEST_F(JobRuns, claims_that_cannot_be_taken_do_not_end_the_job) {
   ASSERT_TRUE(files_.create_folders("out").is_ok());
   ASSERT_TRUE(write_file_atomic(files_, "out/_claims", "no folder").is_ok());
-  ASSERT_FALSE(take_claim(claim(0), "one", clock_.wall()).is_ok());
+  ASSERT_FALSE(take_claim(claim(0), "one", clock_).is_ok());
   const auto run = start("one");
   for (int i = 0; i < 5; ++i) {
     const auto item = take(*run);
@@ -142,7 +152,7 @@ TEST_F(JobRuns, who_waits_can_be_stopped) {
 }
 
 TEST_F(JobRuns, a_claim_of_a_lost_machine_expires) {
-  ASSERT_EQ(*take_claim(claim(0), "lost", clock_.wall()), ClaimHolder::kOurs);
+  ASSERT_EQ(*take_claim(claim(0), "lost", clock_), ClaimHolder::kOurs);
   const auto run = start("one");
   EXPECT_EQ(take(*run)->number, 1) << "what nobody claims comes first";
   clock_.advance(kClaimLifetime + std::chrono::seconds(1));
@@ -153,14 +163,14 @@ TEST_F(JobRuns, a_claim_of_a_lost_machine_expires) {
 }
 
 TEST_F(JobRuns, an_item_that_somebody_is_at_hides_none_that_is_free) {
-  ASSERT_EQ(*take_claim(claim(0), "living", clock_.wall()), ClaimHolder::kOurs);
-  ASSERT_EQ(*take_claim(claim(1), "lost", clock_.wall()), ClaimHolder::kOurs);
+  ASSERT_EQ(*take_claim(claim(0), "living", clock_), ClaimHolder::kOurs);
+  ASSERT_EQ(*take_claim(claim(1), "lost", clock_), ClaimHolder::kOurs);
   const auto run = start("one");
   for (int i = 2; i < 5; ++i) {
     EXPECT_EQ(take(*run)->number, i);
   }
   clock_.advance(kClaimLifetime - std::chrono::seconds(1));
-  ASSERT_EQ(*renew_claim(claim(0), "living", clock_.wall()), ClaimHolder::kOurs);
+  ASSERT_EQ(*renew_claim(claim(0), "living", clock_), ClaimHolder::kOurs);
   clock_.advance(std::chrono::seconds(2));
   EXPECT_EQ(take(*run)->number, 1);
 }
@@ -356,6 +366,33 @@ TEST_F(TroubledClaims, a_slow_renewal_holds_up_no_other_claim_and_brings_none_ba
   files_.is_down = false;
 }
 
+TEST_F(TroubledClaims, one_that_is_anothers_by_now_is_renewed_no_more_unless_it_is_taken_again) {
+  std::atomic<int> num_renewed = 0;
+  ItemClaims claims(output(), "one", clock_);
+  ASSERT_EQ(claims.take(0).value(), ClaimHolder::kOurs);
+  files_.on_replace = [&](const std::string& path) { num_renewed += path.ends_with("_claims/000000") ? 1 : 0; };
+  const auto after_a_renewal = [&] {
+    ASSERT_TRUE(clock_.await_waiting(1));
+    clock_.advance(std::chrono::minutes(4));
+    ASSERT_TRUE(clock_.await_waiting(1));
+  };
+  after_a_renewal();
+  EXPECT_EQ(num_renewed, 1);
+  const Location claim = output() / "_claims" / "000000";
+  ASSERT_TRUE(release_claim(claim, "one").is_ok());
+  ASSERT_EQ(take_claim(claim, "another", clock_).value(), ClaimHolder::kOurs);
+  after_a_renewal();
+  EXPECT_EQ(read_claim(claim).value()->owner, "another");
+  files_.is_down = true;  // So that it shows who is asked.
+  after_a_renewal();
+  EXPECT_EQ(files_.num_asked, 0);
+  files_.is_down = false;
+  ASSERT_TRUE(release_claim(claim, "another").is_ok());
+  ASSERT_EQ(claims.take(0).value(), ClaimHolder::kOurs);
+  after_a_renewal();
+  EXPECT_EQ(num_renewed, 2);
+}
+
 TEST_F(JobRuns, claims_that_are_held_are_renewed) {
   const auto one = start("one");
   ASSERT_TRUE(take(*one).has_value());
@@ -383,7 +420,7 @@ TEST_F(JobRuns, a_claim_of_a_dead_process_of_this_machine_is_none) {
   ASSERT_EQ(waitpid(child, &status, 0), child);
   close(ends[0]);
   close(ends[1]);
-  ASSERT_EQ(*take_claim(claim(0), std::string(text, static_cast<size_t>(num_bytes)), clock_.wall()), ClaimHolder::kOurs);
+  ASSERT_EQ(*take_claim(claim(0), std::string(text, static_cast<size_t>(num_bytes)), clock_), ClaimHolder::kOurs);
   const auto run = start(make_claim_owner());
   EXPECT_EQ(take(*run)->number, 0);
   const auto other = start(make_claim_owner());

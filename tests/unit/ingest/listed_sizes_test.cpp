@@ -4,7 +4,7 @@
 
 #include <limits>
 
-#include "planned_jobs.h"
+#include "support/planned_jobs.h"
 
 namespace darkroom {
 namespace {

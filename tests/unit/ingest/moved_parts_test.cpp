@@ -12,8 +12,8 @@
 #include "darkroom/ingest/job_run.h"
 #include "darkroom/tables/part_name.h"
 #include "ingest/base_rows.h"
-#include "planned_jobs.h"
 #include "support/forwarding_files.h"
+#include "support/planned_jobs.h"
 
 namespace darkroom {
 namespace {
@@ -188,7 +188,7 @@ TEST_F(MovedParts, what_the_dead_left_is_moved_by_one_of_those_that_begin_togeth
   CountedMoves files(files_);
   const auto store = make_posix_store(files, "memory");
   const Location claim = output_ / "_claims" / "000000";
-  ASSERT_EQ(*take_claim(claim, "another", system_clock().wall()), ClaimHolder::kOurs);  // It moves the part just now.
+  ASSERT_EQ(*take_claim(claim, "another", system_clock()), ClaimHolder::kOurs);  // It moves the part just now.
   const auto job = plan_job(*store);
   const auto late = plan_job(*store);
   ASSERT_TRUE((*job)->prepare().is_ok());

@@ -99,6 +99,24 @@ TEST(PartRecord, what_is_not_whole_is_damaged) {
     json["retried"] = {{"dns", absurd}};
     EXPECT_EQ(parse_part_record(json.dump()).status().code(), StatusCode::kCorruptData) << absurd;
   }
+  for (const auto& [name, value] : whole.items()) {
+    for (const auto& number : {nlohmann::json(2.7), nlohmann::json(1e49), nlohmann::json(UINT64_MAX)}) {
+      nlohmann::json json = whole;
+      if (value.is_number()) {
+        json[name] = number;
+        EXPECT_EQ(parse_part_record(json.dump()).status().code(), StatusCode::kCorruptData) << name << " " << number;
+      } else if (name == "rows_by_error" || name == "retried") {
+        json[name]["dns"] = number;
+        EXPECT_EQ(parse_part_record(json.dump()).status().code(), StatusCode::kCorruptData) << name << " " << number;
+      } else if (name == "input") {
+        for (const char* field : {"size_bytes", "num_rows", "list_row"}) {
+          json = whole;
+          json[name][field] = number;
+          EXPECT_EQ(parse_part_record(json.dump()).status().code(), StatusCode::kCorruptData) << field << " " << number;
+        }
+      }
+    }
+  }
   nlohmann::json json = whole;
   json["considered"] = 6;
   EXPECT_EQ(parse_part_record(json.dump()).status().code(), StatusCode::kCorruptData);

@@ -6,8 +6,8 @@
 #include <set>
 
 #include "darkroom/files/paths.h"
-#include "planned_jobs.h"
 #include "support/forwarding_files.h"
+#include "support/planned_jobs.h"
 #include "support/synthetic_files.h"
 
 namespace darkroom {

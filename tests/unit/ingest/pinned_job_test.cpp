@@ -3,7 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "planned_jobs.h"
+#include "support/planned_jobs.h"
 
 namespace darkroom {
 namespace {

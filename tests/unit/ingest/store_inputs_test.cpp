@@ -6,9 +6,9 @@
 
 #include "darkroom/core/metrics.h"
 #include "darkroom/stores/stores.h"
-#include "planned_jobs.h"
 #include "support/fake_s3_stores.h"
 #include "support/other_stores.h"
+#include "support/planned_jobs.h"
 #include "support/temporary_folder.h"
 
 namespace darkroom {
@@ -193,6 +193,19 @@ TEST_F(InputsInABucket, that_are_pinned_cost_a_start_no_look_but_one) {
   }
   EXPECT_EQ(looks[60], looks[20]);
   EXPECT_LT(looks[20], 10) << "those of the one";
+}
+
+TEST_F(InputsInABucket, without_rows_do_not_tell_the_columns) {
+  const Location empty = s3_.place("in/0000.tar");
+  ASSERT_TRUE(empty.store->replace_small(empty.path, std::string(1024, '\0')).is_ok());
+  put_input("in/0001.parquet", "a");
+  put_input("in/0002.parquet", "b");
+  pin();
+  std::vector<std::string> checked;
+  check_columns_ = [&](const arrow::Schema&, const std::string& path) { return checked.push_back(path), Status::ok(); };
+  const auto again = plan();
+  ASSERT_TRUE(again.is_ok()) << again.status().to_string();
+  EXPECT_THAT(checked, ElementsAre(HasSubstr("0001.parquet")));
 }
 
 TEST_F(InputsInABucket, that_changed_are_refused_when_they_are_opened_if_they_kept_their_size) {

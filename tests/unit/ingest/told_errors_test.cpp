@@ -12,9 +12,11 @@ namespace darkroom {
 namespace {
 
 using testing::AllOf;
+using testing::ElementsAre;
 using testing::EndsWith;
 using testing::HasSubstr;
 using testing::Not;
+using testing::Pair;
 
 class ToldErrorsTest : public testing::Test {
  protected:
@@ -34,12 +36,15 @@ TEST_F(ToldErrorsTest, says_the_first_detail_of_each_code_once) {
               EndsWith(" download: a row failed, tls: the certificate has expired; the first is of https://host/a.jpg\n"));
   EXPECT_EQ(said({.code = RowErrorCode::kTls, .detail = "another"}), "");
   EXPECT_THAT(said({.code = RowErrorCode::kBomb, .detail = "large"}), EndsWith(" download: a row failed, bomb: large\n"));
+  EXPECT_THAT(told_.told(),
+              ElementsAre(Pair("bomb", "large"), Pair("tls", "the certificate has expired; the first is of https://host/a.jpg")));
 }
 
 TEST_F(ToldErrorsTest, shows_no_secrets_of_addresses) {
   EXPECT_THAT(said({.code = RowErrorCode::kBlockedHost, .detail = "goes on to http://user:secret@host/b?token=secret"},
                    "https://user:secret@host/a?signature=secret"),
               AllOf(Not(HasSubstr("secret")), HasSubstr("http://host/b?..."), HasSubstr("https://host/a?...")));
+  EXPECT_THAT(told_.told(), ElementsAre(Pair("blocked_host", AllOf(Not(HasSubstr("secret")), HasSubstr("https://host/a?...")))));
 }
 
 TEST_F(ToldErrorsTest, is_one_short_line_without_control_characters) {

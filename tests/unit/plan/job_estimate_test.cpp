@@ -189,7 +189,8 @@ TEST(DownloadOutlook, a_speed_that_was_measured_takes_the_place_of_the_assumed_o
   StageSummary summary = dry_run(7'200'000);
   JobOutlook got = download_outlook(summary, round_catalogue(), 4).value();
   EXPECT_FALSE(got.is_rate_measured);
-  EXPECT_THAT(estimate_job(got, round_catalogue())->to_text(), AllOf(HasSubstr("by an estimated rate"), HasSubstr("assumed: the lower of")));
+  EXPECT_THAT(estimate_job(got, round_catalogue())->to_text(),
+              AllOf(HasSubstr("by an estimated rate"), HasSubstr("assumed: the lower of")));
   summary.pending_work.run_rows = 1000;
   summary.pending_work.run_seconds = 5;
   got = download_outlook(summary, round_catalogue(), 4).value();

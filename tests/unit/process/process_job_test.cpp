@@ -1,12 +1,15 @@
 // What a process job makes of rows, whatever its networks are.
 #include <arrow/api.h>
+#include <arrow/io/memory.h>
 #include <gmock/gmock.h>
+#include <parquet/arrow/writer.h>
 
 #include <atomic>
 #include <filesystem>
 #include <stdexcept>
 #include <stop_token>
 
+#include "darkroom/image/png.h"
 #include "darkroom/tables/tensor_column.h"
 #include "process_fixture.h"
 
@@ -184,6 +187,9 @@ TEST_F(ProcessJob, counts_bad_rows_under_their_codes_and_keeps_the_others) {
   EXPECT_NE(testing::internal::GetCapturedStderr().find("process: a row failed, not_an_image: no known magic bytes\n"), std::string::npos);
   EXPECT_EQ(summary.rows_by_error, (RowsByError{{"null_image", 1}, {"not_an_image", 1}, {"empty_caption", 1}, {"truncated", 1}}));
   EXPECT_EQ(summary.rows_in, summary.rows_out + summary.rows_failed());
+  for (const StageSnapshot& stage : summary.stages) {
+    EXPECT_EQ(stage.num_rows, stage.name == "encode" ? 5 : 9) << stage.name << "; what failed before is not encoded";
+  }
   EXPECT_EQ(texts(*read_table(part(0)), "key"), (std::vector<std::string>{row_key(0), row_key(2), row_key(5), row_key(7), row_key(8)}));
 }
 
@@ -230,6 +236,41 @@ TEST_F(ProcessJob, bytes_do_not_depend_on_workers_or_memory) {
     job.memory_bytes = 1'000'000 / num_workers;
     process(job);
     EXPECT_EQ(part_bytes(folder_.path("one")), part_bytes(job.output));
+  }
+}
+
+// Three items lie in one page that is larger than all that the rows may hold, and two readers read them.
+TEST_F(ProcessJob, pages_larger_than_the_memory_are_read_one_after_the_other) {
+  arrow::StringBuilder keys, captions;
+  arrow::BinaryBuilder images;
+  for (int row = 0; row < 30; ++row) {
+    Image noise = Image::filled(200, 200, 3, 0);
+    uint32_t state = static_cast<uint32_t>(row) + 1;
+    for (uint8_t& value : noise.pixels) {
+      state = state * 1'664'525u + 1'013'904'223u;
+      value = static_cast<uint8_t>(state >> 24);
+    }
+    ASSERT_TRUE((keys.Append(row_key(row)) & captions.Append("caption") & images.Append(encode_png(noise))).ok());
+  }
+  const auto schema =
+      arrow::schema({arrow::field("key", arrow::utf8()), arrow::field("caption", arrow::utf8()), arrow::field("image", arrow::binary())});
+  const auto table = arrow::Table::Make(schema, {*keys.Finish(), *captions.Finish(), *images.Finish()});
+  auto sink = arrow::io::BufferOutputStream::Create().ValueOrDie();
+  ASSERT_TRUE(parquet::arrow::WriteTable(*table, arrow::default_memory_pool(), sink, 30).ok());
+  const std::string bytes = sink->Finish().ValueOrDie()->ToString();
+  ASSERT_GE(bytes.size(), 3'000'000u);
+  ASSERT_TRUE(write_file_atomic(local_files(), folder_.path("images/a.parquet"), bytes).is_ok());
+
+  EXPECT_EQ(process(options("plenty")).rows_out, 30);
+  ProcessJobOptions little = options("little");
+  little.memory_bytes = 2 << 20;
+  little.num_readers = 2;
+  testing::internal::CaptureStderr();
+  EXPECT_EQ(process(little).rows_out, 30);
+  const std::string said = testing::internal::GetCapturedStderr();
+  EXPECT_THAT(said, HasSubstr("the pages of " + folder_.path("images/a.parquet") + " are larger"));
+  for (int item = 0; item < 3; ++item) {
+    EXPECT_EQ(read_file(local_files(), part(item, "plenty")).value(), read_file(local_files(), part(item, "little")).value());
   }
 }
 

@@ -13,6 +13,7 @@
 #include "darkroom/files/posix_store.h"
 #include "darkroom/image/picture_decoder.h"
 #include "darkroom/stores/s3_store.h"
+#include "darkroom/tables/tar_writer.h"
 #include "process_fixture.h"
 #include "support/fake_s3.h"
 #include "support/leap_clock.h"
@@ -249,6 +250,38 @@ TEST_F(ProcessRuns, an_object_store_gets_the_parts_of_a_local_folder) {
   job.output = folder_.path("here");  // From there to here.
   ASSERT_TRUE(run(places.stores(), job).is_ok());
   EXPECT_EQ(parts_of("here"), parts_of("latents"));
+}
+
+// What a download leaves of an item without a good row: nothing in it says which columns the others have.
+TEST_F(ProcessRuns, a_job_over_tars_of_which_the_first_is_empty_goes_on_in_a_store) {
+  S3Places places;
+  for (int file = 0; file < 3; ++file) {
+    std::string tar;
+    TarWriter writer([&](std::span<const std::byte> bytes) {
+      tar.append(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+      return Status::ok();
+    });
+    for (int row = 0; row < (file == 0 ? 0 : 17); ++row) {
+      const std::string sample = fmt::format("{:05}", row);
+      ASSERT_TRUE(writer.add(sample + ".json", fmt::format(R"({{"url": "http://host/{}"}})", row)).is_ok());
+      ASSERT_TRUE(writer.add(sample + ".png", numbered_png(row)).is_ok());
+      ASSERT_TRUE(writer.add(sample + ".txt", "a caption").is_ok());
+    }
+    ASSERT_TRUE(writer.finish().is_ok());
+    ASSERT_TRUE(write_file_atomic(local_files(), folder_.path("part.tar"), tar).is_ok());
+    ASSERT_TRUE(places.copy(folder_.path("part.tar"), fmt::format("s3://pictures/images/part-{:06}.tar", file)).is_ok());
+  }
+  ProcessJobOptions job = options();
+  job.input = "s3://pictures/images";
+  job.output = "s3://pictures/latents";
+  job.keep_columns = {"url"};
+  job.selection.limit = 20;
+  const auto limited = run(places.stores(), job);
+  ASSERT_TRUE(limited.is_ok()) << limited.status().to_string();
+  job.selection.limit = -1;
+  const auto summary = run(places.stores(), job);
+  ASSERT_TRUE(summary.is_ok()) << summary.status().to_string();
+  EXPECT_EQ(summary->rows_out, 34);
 }
 
 TEST_F(ProcessRuns, a_dry_run_writes_nothing_and_knows_what_a_row_will_take) {

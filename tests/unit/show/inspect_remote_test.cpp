@@ -65,7 +65,8 @@ class InspectRemote : public testing::Test {
     std::filesystem::remove(folder_.path("images/_inputs.parquet"));
     const JobIdentity identity{.verb = "download", .fields = {{"a", 1}}, .rows_per_file = 4};
     const Location output{.store = &local_store(), .path = folder_.path("images")};
-    const std::string job = nlohmann::json{{"version", kJobFormatVersion}, {"job", identity.hash()}, {"identity", identity.to_json()}}.dump();
+    const std::string job =
+        nlohmann::json{{"version", kJobFormatVersion}, {"job", identity.hash()}, {"identity", identity.to_json()}}.dump();
     ASSERT_TRUE(write_file_atomic(local_files(), folder_.path("images/_job.json"), job).is_ok());
     const JobInput input{.name = "urls.parquet", .size_bytes = 100, .tail_sha256 = "x", .num_rows = num_rows};
     const auto written = darkroom::write_pins(output, identity, 0, {input});
@@ -121,7 +122,8 @@ TEST_F(InspectRemote, verify_finds_a_missing_part_by_its_item) {
 TEST_F(InspectRemote, verify_finds_missing_parts_at_the_end_by_the_pinned_list) {
   write_part(0, part_name(0));
   write_pins(20);  // Items of four rows: five.
-  EXPECT_THAT(verify_local().damage, ElementsAre(AllOf(HasSubstr("parts are missing: 4 of 5 items have no part"), HasSubstr("1, 2, 3, 4"))));
+  EXPECT_THAT(verify_local().damage,
+              ElementsAre(AllOf(HasSubstr("parts are missing: 4 of 5 items have no part"), HasSubstr("1, 2, 3, 4"))));
   write_part(3, part_name(3));
   EXPECT_THAT(verify_local().damage, ElementsAre(AllOf(HasSubstr("3 of 5 items have no part"), HasSubstr("1, 2, 4"))));
   write_pins(12);

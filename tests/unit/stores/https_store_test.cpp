@@ -4,8 +4,12 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <condition_variable>
+#include <mutex>
 
+#include "darkroom/files/read_ahead.h"
 #include "hub_caller.h"
+#include "support/remote_files.h"
 
 namespace darkroom {
 namespace {
@@ -54,6 +58,29 @@ TEST_F(https_store, reads_parts_tails_and_whole_files) {
   EXPECT_EQ(store_->read_tail(path, 0).value().size_bytes, 20);
 }
 
+TEST_F(https_store, a_file_that_is_read_ahead_is_asked_for_eight_parts_at_once) {
+  const std::string bytes = numbered_bytes((12 << 20) + 3);
+  std::mutex mutex;
+  std::condition_variable arrived;
+  int num_asked = 0;
+  const ScriptedServer server([&](const Request& request) {
+    if (request_header(request, "Range") != "bytes=0-0") {
+      std::unique_lock lock(mutex);
+      ++num_asked;
+      arrived.notify_all();
+      arrived.wait(lock, [&] { return num_asked >= 8; });
+    }
+    return tagged(request, bytes);
+  });
+  const std::shared_ptr<const InputFile> file = store_->open_input(add(server)).value();
+  ASSERT_TRUE(file->is_remote());
+  const auto ahead = with_read_ahead(file, {.offset = 0, .num_bytes = file->size_bytes()});
+  std::string got(bytes.size(), '\0');
+  EXPECT_EQ(ahead->read_at(0, std::as_writable_bytes(std::span(got))).value(), bytes.size());
+  EXPECT_TRUE(got == bytes);
+  EXPECT_EQ(num_asked, 13);
+}
+
 TEST_F(https_store, an_empty_file_is_empty) {
   const ScriptedServer server([&](const Request& request) { return tagged(request, ""); });
   const std::string path = add(server);
@@ -91,13 +118,39 @@ TEST_F(https_store, notices_a_file_that_changes_in_the_middle) {
   EXPECT_EQ(file->read_at(0, span).status().code(), StatusCode::kFailedPrecondition);
 }
 
-TEST_F(https_store, a_server_without_ranges_is_refused_with_a_sentence) {
-  const ScriptedServer server([&](const Request&) { return Answer{http_answer(200, bytes_)}; });
+TEST_F(https_store, a_small_file_of_a_server_without_ranges_is_read_once_as_a_whole) {
+  std::atomic<int> num_whole = 0;
+  const ScriptedServer server([&](const Request& request) {
+    num_whole += request_header(request, "Range").empty() ? 1 : 0;
+    return Answer{http_answer(200, bytes_)};
+  });
   const std::string path = add(server);
   EXPECT_EQ(store_->stat(path).value().size_bytes, 20);
   EXPECT_EQ(store_->read_small(path).value(), bytes_);
   EXPECT_EQ(store_->read_tail(path, 20).value().bytes, bytes_);
-  for (const Status& status : {read(path, 5, 3).status(), store_->read_tail(path, 5).status()}) {
+  EXPECT_EQ(store_->read_tail(path, 5).value().bytes, "fghij");
+  for (const std::optional<int64_t> known_size : {std::optional<int64_t>(), std::optional<int64_t>(20)}) {
+    const auto file = store_->open_input(path, known_size).value();
+    num_whole = 0;
+    std::string out(3, '\0');
+    for (const int64_t offset : {5, 0, 17}) {
+      ASSERT_TRUE(file->read_at(offset, std::as_writable_bytes(std::span(out))).is_ok());
+      EXPECT_EQ(out, bytes_.substr(static_cast<size_t>(offset), 3));
+    }
+    EXPECT_EQ(num_whole, 1);
+  }
+  const auto other = store_->open_input(path, 21).value();
+  std::string out(3, '\0');
+  EXPECT_EQ(other->read_at(5, std::as_writable_bytes(std::span(out))).status().code(), StatusCode::kFailedPrecondition);
+}
+
+TEST_F(https_store, a_large_file_of_a_server_without_ranges_is_refused_with_a_sentence) {
+  constexpr int64_t kLarge = (int64_t{64} << 20) + 1;
+  const ScriptedServer server([&](const Request&) {
+    return Answer{fmt::format("HTTP/1.1 200 X\r\nContent-Length: {}\r\n\r\n", kLarge), Answer::Then::kHang};
+  });
+  const std::string path = add(server);
+  for (const Status& status : {store_->open_input(path).status(), store_->read_tail(path, 5).status()}) {
     EXPECT_EQ(status.code(), StatusCode::kFailedPrecondition);
     EXPECT_THAT(status.message(), HasSubstr("gives whole files alone"));
   }

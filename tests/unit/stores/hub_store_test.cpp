@@ -95,6 +95,13 @@ TEST_F(hub_store, tells_of_files_and_folders) {
   EXPECT_EQ(store().uri_of(root), "hf://" + root);
 }
 
+TEST_F(hub_store, says_that_nothing_is_there_only_when_the_hub_has_said_so) {
+  hub_.set_hub_fault([](const Request& request) -> std::optional<Answer> {
+    return request.head.find("/tree/") != std::string::npos ? std::optional(Answer{http_answer(503, "")}) : std::nullopt;
+  });
+  EXPECT_EQ(store().stat(at_commit("unet")).status().code(), StatusCode::kUnavailable);
+}
+
 TEST_F(hub_store, reads_tails_and_small_files) {
   const ObjectTail tail = store().read_tail(at_commit("unet/a.safetensors"), 64).value();
   EXPECT_EQ(tail.size_bytes, 5000);

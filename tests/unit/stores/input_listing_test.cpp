@@ -39,13 +39,8 @@ class InputListing : public testing::Test {
 };
 
 TEST(Wildcards, names_begin_above_the_first_one) {
-  for (const auto& [path, folder] : std::vector<std::pair<std::string, std::string>>{{"a/b", "a/b"},
-                                                                                     {"a/b/*.parquet", "a/b"},
-                                                                                     {"a/b*/c/d", "a"},
-                                                                                     {"a/part-[0-4]?", "a"},
-                                                                                     {"/*", "/"},
-                                                                                     {"**", "."},
-                                                                                     {"", ""}}) {
+  for (const auto& [path, folder] : std::vector<std::pair<std::string, std::string>>{
+           {"a/b", "a/b"}, {"a/b/*.parquet", "a/b"}, {"a/b*/c/d", "a"}, {"a/part-[0-4]?", "a"}, {"/*", "/"}, {"**", "."}, {"", ""}}) {
     EXPECT_EQ(folder_above_wildcards(path), folder) << path;
     EXPECT_EQ(has_wildcard(path), path != folder) << path;
   }

@@ -45,6 +45,16 @@ TEST(KeyProcess, gives_what_the_program_writes) {
   EXPECT_EQ(run_shell("head -c 65536 /dev/zero").value().size(), 65'536u);
 }
 
+TEST(KeyProcess, sees_what_aws_is_told_and_no_secret_of_others) {
+  for (const char* name : {"AWS_PROFILE", "HF_TOKEN", "HUGGING_FACE_HUB_TOKEN", "DARKROOM_ENCODER_TOKEN"}) {
+    ASSERT_EQ(setenv(name, "CANARY", 1), 0);
+  }
+  EXPECT_EQ(run_shell("env | grep CANARY").value(), "AWS_PROFILE=CANARY\n");
+  for (const char* name : {"AWS_PROFILE", "HF_TOKEN", "HUGGING_FACE_HUB_TOKEN", "DARKROOM_ENCODER_TOKEN"}) {
+    unsetenv(name);
+  }
+}
+
 TEST(KeyProcess, fails_without_showing_output_or_arguments) {
   const Status failed = run_shell("echo CANARY; echo CANARY >&2; exit 3").status();
   EXPECT_EQ(failed.to_string(), "failed_precondition: credential_process gave no keys: it ended with code 3 (program): sh");

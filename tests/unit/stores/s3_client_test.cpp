@@ -259,9 +259,11 @@ TEST(s3_client, signs_for_the_region_of_the_bucket_once_it_is_told) {
   EXPECT_TRUE(server.make_client()->head(in_bucket("k")).is_ok());  // The answer to a HEAD has no body.
 
   server.fake.tells_region = false;
-  const Status failure = server.make_client()->get(in_bucket("k"), 10).status();
-  EXPECT_EQ(failure.code(), StatusCode::kFailedPrecondition);
-  EXPECT_THAT(failure.message(), HasSubstr("the bucket is in another region; give its own with ?region="));
+  for (const Status& failure :
+       {server.make_client()->get(in_bucket("k"), 10).status(), server.make_client()->head(in_bucket("k")).status()}) {
+    EXPECT_EQ(failure.code(), StatusCode::kFailedPrecondition);
+    EXPECT_THAT(failure.message(), HasSubstr("the bucket is in another region; give its own with ?region="));
+  }
 }
 
 TEST(s3_client, signs_with_the_servers_time_when_the_clocks_differ) {
@@ -289,6 +291,23 @@ TEST(s3_client, asks_for_new_keys_when_the_token_has_expired) {
   const Status failure = put_text(*client, "k2", "bytes", "w").status();
   EXPECT_THAT(failure.message(), HasSubstr("the credentials for the store have expired"));
   EXPECT_EQ(server.num_renewals, 2);
+}
+
+TEST(s3_client, an_answer_to_a_head_that_says_nothing_is_explained_by_a_listing) {
+  S3Server server;
+  ASSERT_EQ(put_text(*server.make_client(), "k", "bytes", "w").value(), S3Outcome::kStored);
+  server.fake.keys.token = "new/token";
+  server.used_keys.token = "old/token";
+  bool has_new = false;
+  const S3KeySource keys = [&](bool anew) -> Result<std::optional<S3Keys>> {
+    has_new = has_new || anew;
+    return std::optional(has_new ? server.fake.keys : server.used_keys);
+  };
+  S3Client renewing(server.options(), keys, StoreTools{*server.http, server.clock});
+  const Result<S3Head> head = renewing.head(in_bucket("k"));
+  ASSERT_TRUE(head.is_ok()) << head.status().to_string();
+  EXPECT_EQ(head->size_bytes, 5);
+  EXPECT_THAT(server.make_client()->head(in_bucket("k")).status().message(), HasSubstr("the credentials for the store have expired"));
 }
 
 TEST(s3_client, gives_up_on_a_dead_server_within_its_first_contact) {

@@ -142,6 +142,39 @@ TEST_F(S3FolderTest, a_sweep_removes_a_folder_on_its_way_whole_or_not_at_all) {
   EXPECT_THAT(fake().keys_below(), IsEmpty());
 }
 
+TEST_F(S3FolderTest, a_sweep_of_one_name_takes_nothing_of_others) {
+  const std::vector<std::string> of_others = {
+      "run/a.b",        "run/ab", "run/other/weights", "run/_tmp.a.b.m1/weights", "run/_tmp.ab.m1/weights", "run/_tmp.a",
+      "run/_tmp/probe", "a",      "run/sub/a"};
+  const std::vector<std::string> ours = {"run/a", "run/a/weights", "run/a/unet/weights", "run/_tmp.a.m1/weights", "run/_tmp.a.m2/unet/w"};
+  for (const auto& keys : {of_others, ours}) {
+    for (const std::string& key : keys) {
+      ASSERT_TRUE(store_->client().create_upload({.bucket = FakeS3::kBucket, .key = key}, "w").is_ok());
+    }
+  }
+  for (const char* key : {"run/_tmp.a.m1/config", "run/_tmp.a.b.m1/config", "run/a.safetensors", "run/_tmp/probe-1"}) {
+    put(key, "x");
+  }
+  const auto sweep_name = [&](const std::string& name, hours later) {
+    return store_->sweep_name(at(name), hours(24), fake().state.now + later).value();
+  };
+  EXPECT_EQ(sweep_name("run/a", hours(23)).num_uploads, 0);
+  const SweepReport report = sweep_name("run/a", hours(25));
+  EXPECT_EQ(report.num_uploads, static_cast<int64_t>(ours.size()));
+  EXPECT_EQ(report.num_temporaries, 1);
+  EXPECT_EQ(fake().num_uploads(), of_others.size());
+  EXPECT_THAT(fake().keys_below(), ElementsAre("run/_tmp.a.b.m1/config", "run/_tmp/probe-1", "run/a.safetensors"));
+  EXPECT_EQ(sweep_name("a", hours(25)).num_uploads, 1) << "of the bucket itself";
+  EXPECT_EQ(sweep_name("nothing/there", hours(25)).num_uploads, 0);
+}
+
+TEST_F(S3FolderTest, a_sweep_of_one_name_completes_what_a_dead_writer_recorded) {
+  die_after_the_record("step", "dead ");
+  EXPECT_EQ(store_->sweep_name(at("run/other"), hours(24), fake().state.now + hours(25)).value().num_completed, 0);
+  EXPECT_EQ(store_->sweep_name(at("run/step"), hours(24), fake().state.now + hours(25)).value().num_completed, 1);
+  EXPECT_EQ(fake().bytes_of("run/step/weights"), "dead weights");
+}
+
 TEST_F(S3FolderTest, copies_a_file_in_parts_that_is_larger_than_one_copy) {
   fake().with_state([](FakeS3Objects& state) { state.max_copy_bytes = 20; });
   S3Options options = server_.options();

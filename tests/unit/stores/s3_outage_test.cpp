@@ -3,10 +3,13 @@
 
 #include <atomic>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
+#include "darkroom/files/claim.h"
 #include "s3_server.h"
 #include "stores/s3_object_store.h"
 
@@ -191,6 +194,86 @@ TEST_F(S3Outage, an_upload_in_parts_survives_it) {
   EXPECT_EQ(server_.fake.bytes_of("folder/name"), text);
   EXPECT_EQ(server_.fake.num_uploads(), 0u);
   EXPECT_GE(num_outages(), 1);
+}
+
+/// Claims in a bucket that goes out of reach at a call that a test names, until more than a claim's life has passed; meanwhile another
+/// machine, to which it is not, takes the claim.
+class ClaimsInAnOutage : public S3Outage {
+ protected:
+  ClaimsInAnOutage() {
+    server_.fake.fault = [this](const FakeS3::Call& call) {
+      const std::lock_guard hold(mutex_);
+      if (call.operation == last_ && call.key == kKey && num_before_last_-- == 0) {
+        is_out_ = true;
+        began_ = server_.clock.wall();
+      }
+      if (is_out_ && server_.clock.wall() - began_ > kOutage) {
+        is_out_ = false;
+        server_.fake.with_state([this](FakeS3Objects& state) { state.put(kKey, claim_of("another", kClaimLifetime), "", false); });
+      }
+      return is_out_ ? S3Fault::kReset : S3Fault::kNone;
+    };
+  }
+  std::string claim_of(const std::string& owner, std::chrono::minutes ends_in) {
+    const auto expires = std::chrono::floor<std::chrono::milliseconds>(server_.clock.wall() + ends_in).time_since_epoch();
+    return fmt::format(R"({{"owner":"{}","expires":{}}})", owner, expires.count());
+  }
+  void set_claim(const std::string& owner, std::chrono::minutes ends_in) {
+    ASSERT_TRUE(store_.replace_small(place_.path, claim_of(owner, ends_in)).is_ok());
+  }
+  /// From the call `operation` on, of which so many come before it.
+  void goes_out_at(const std::string& operation, int num_before = 0) {
+    const std::lock_guard hold(mutex_);
+    last_ = operation;
+    num_before_last_ = num_before;
+  }
+  /// As the thread that renews claims does, which tries again later.
+  Result<ClaimHolder> renew() {
+    Result<ClaimHolder> holder = renew_claim(place_, "one", server_.clock);
+    return holder.status().code() == StatusCode::kUnavailable ? renew_claim(place_, "one", server_.clock) : std::move(holder);
+  }
+  std::string owner() { return read_claim(place_).value()->owner; }
+
+  static constexpr const char* kKey = "job/_claims/000000";
+  static constexpr std::chrono::minutes kOutage{60};
+  std::mutex mutex_;  // Guards what follows.
+  std::string last_;
+  int num_before_last_ = 0;
+  bool is_out_ = false;
+  WallTime began_ = {};
+  S3Store store_{known_store()};
+  const Location place_{&store_, std::string(FakeS3::kBucket) + "/" + kKey};
+};
+
+TEST_F(ClaimsInAnOutage, what_another_took_is_not_renewed) {
+  for (const char* last : {"get", "put"}) {
+    set_claim("one", kClaimLifetime);
+    goes_out_at(last);
+    EXPECT_EQ(renew().value(), ClaimHolder::kOthers) << last;
+    EXPECT_EQ(owner(), "another") << last;
+  }
+}
+
+TEST_F(ClaimsInAnOutage, what_another_took_is_not_taken) {
+  // The try to make it, the look at whose it is, and what replaces the one that has expired.
+  for (const auto& [last, num_before] : {std::pair("put", 0), {"get", 0}, {"put", 1}}) {
+    set_claim("lost", std::chrono::minutes(-1));
+    goes_out_at(last, num_before);
+    EXPECT_EQ(take_claim(place_, "one", server_.clock).value(), ClaimHolder::kOthers) << last << num_before;
+    EXPECT_EQ(owner(), "another") << last << num_before;
+  }
+}
+
+TEST_F(ClaimsInAnOutage, one_that_is_made_after_it_is_live) {
+  std::atomic<bool> has_begun = false;
+  server_.fake.fault = [&](const FakeS3::Call& call) {
+    if (call.key == kKey && call.operation == "put" && !has_begun.exchange(true)) {
+      lose(400);
+    }
+    return num_lost_-- > 0 ? S3Fault::kReset : S3Fault::kNone;
+  };
+  EXPECT_EQ(take_claim(place_, "one", server_.clock).value(), ClaimHolder::kOurs);
+  EXPECT_TRUE(read_claim(place_).value()->is_live(server_.clock.wall()));
 }
 
 TEST_F(S3Outage, keys_that_nobody_gives_out_meanwhile_are_waited_for) {

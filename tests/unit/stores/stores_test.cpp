@@ -52,6 +52,12 @@ class stores : public HubTest {
     return names;
   }
 
+  double num_out() {
+    return metrics_
+        .gauge("darkroom_stores_out_of_reach", "Stores that had answered before and cannot be reached now.", {{"scheme", "http"}})
+        .value();
+  }
+
   FakeClock clock_;
 };
 
@@ -257,6 +263,26 @@ TEST_F(stores, a_stop_ends_a_call_to_the_hub) {
   StoreSet set(to_silent, clock_, metrics_, stop.get_token());
   EXPECT_EQ(set.resolve("hf://org/model/a.csv", Access::kRead).status().code(), StatusCode::kCancelled);
   EXPECT_EQ(silent.requests().size(), 1u);
+}
+
+TEST_F(stores, of_a_set_that_is_given_up_nobody_waits_for_a_server_out_of_reach) {
+  std::atomic<bool> is_down = false;
+  const ScriptedServer server([&](const Request&) { return is_down ? Answer{"", Answer::Then::kReset} : Answer{http_answer(200, "x")}; });
+  StoreSetOptions patient = options();
+  patient.outage_patience = std::chrono::hours(12);
+  StoreSet set(patient, clock_, metrics_);
+  const Location place = set.resolve(server_url(server, "/a.csv"), Access::kRead).value();
+  ASSERT_TRUE(place.store->read_small(place.path, 10).is_ok());
+  is_down = true;
+  std::jthread reader([&] { EXPECT_EQ(place.store->read_small(place.path, 10).status().code(), StatusCode::kCancelled); });
+  while (num_out() == 0) {
+    ASSERT_TRUE(clock_.await_waiting(1));
+    clock_.advance(std::chrono::seconds(20));
+  }
+  set.give_up();
+  reader.join();
+  is_down = false;
+  EXPECT_EQ(place.store->read_small(place.path, 10).status().code(), StatusCode::kCancelled) << "for good";
 }
 
 TEST(s3_settings, are_those_of_the_address_and_then_of_the_environment) {

@@ -141,11 +141,7 @@ class web_outage : public WebTest {
  protected:
   /// So many connections are reset; the rest is answered.
   Answer answer() { return num_lost_-- > 0 ? Answer{"", Answer::Then::kReset} : Answer{http_answer(200, "x")}; }
-  WebClient patient() {
-    WebOptions options = quick_options();
-    options.outage_patience = std::chrono::hours(12);
-    return WebClient(*http_, clock_, options, &metrics_);
-  }
+  WebClient patient() { return WebClient(*http_, clock_, quick_options(), &metrics_, std::chrono::hours(12)); }
   int64_t num_outages() {
     return metrics_
         .counter("darkroom_store_outages_total", "How often a store that had answered before could not be reached.", {{"scheme", "http"}})
@@ -195,9 +191,7 @@ TEST_F(web_outage, is_none_where_one_request_alone_gets_no_answer) {
 
 TEST_F(web_outage, ends_for_whoever_is_stopped) {
   FakeClock clock;
-  WebOptions options = quick_options();
-  options.outage_patience = std::chrono::hours(12);
-  WebClient client(*http_, clock, options);
+  WebClient client(*http_, clock, quick_options(), /*metrics=*/nullptr, std::chrono::hours(12));
   const ScriptedServer server([&](const Request&) { return answer(); });
   ASSERT_TRUE(client.ask({.url = server_url(server, "/")}, {}).is_ok());
   num_lost_ = 1'000'000;

@@ -17,7 +17,7 @@ using testing::HasSubstr;
 
 TEST_F(RemoteRunTest, of_two_processes_the_second_is_refused) {
   const Location claim = s3_.place("run/_claims/000000");
-  ASSERT_TRUE(take_claim(claim, "another-one", system_clock().wall()).is_ok());
+  ASSERT_TRUE(take_claim(claim, "another-one", system_clock()).is_ok());
   const Status refused = train(options());
   EXPECT_EQ(refused.code(), StatusCode::kFailedPrecondition);
   EXPECT_THAT(refused.message(), HasSubstr("another process is training in this run folder"));
@@ -27,7 +27,7 @@ TEST_F(RemoteRunTest, of_two_processes_the_second_is_refused) {
 
 // A machine that is lost takes the start's claim with it; whoever starts the ranks anew does so at once.
 TEST_F(RemoteRunTest, a_restart_waits_for_the_claim_of_the_start_that_was_lost) {
-  ASSERT_TRUE(take_claim(s3_.place("run/_claims/000000"), "another-one", system_clock().wall()).is_ok());
+  ASSERT_TRUE(take_claim(s3_.place("run/_claims/000000"), "another-one", system_clock()).is_ok());
   constexpr int kLooks = 5;
   std::atomic<int> num_looks = 0;
   s3_.fake.before = [&](const FakeS3::Call& call) {
@@ -44,7 +44,7 @@ TEST_F(RemoteRunTest, a_restart_waits_for_the_claim_of_the_start_that_was_lost) 
 }
 
 TEST_F(RemoteRunTest, a_restart_is_refused_where_the_other_process_lives_and_ends_at_a_stop) {
-  ASSERT_TRUE(take_claim(s3_.place("run/_claims/000000"), "another-one", system_clock().wall()).is_ok());
+  ASSERT_TRUE(take_claim(s3_.place("run/_claims/000000"), "another-one", system_clock()).is_ok());
   TrainOptions restart = options();
   restart.is_restart = true;
   const Clock::Instant before = s3_.clock.now();

@@ -186,8 +186,8 @@ Status DownloadFetch::collect(Emitter<DownloadPiece>& out) {
   return failure_or({});
 }
 
-Status DownloadFetch::wait_for_demand() {
-  return fetcher_->wait_for_demand() ? Status() : failure_or(Status::cancelled("stopped before an item"));
+Status DownloadFetch::wait_for_demand(int64_t max_beyond_places) {
+  return fetcher_->wait_for_demand(max_beyond_places) ? Status() : failure_or(Status::cancelled("stopped before an item"));
 }
 
 DownloadPiece DownloadFetch::take(uint64_t order) {

@@ -34,7 +34,7 @@ class DownloadFetch {
 
   void add_stages(Pipeline& pipeline, BoundedQueue<DownloadPiece>& read, BoundedQueue<DownloadPiece>& done);
   /// Waits until the fetcher has use for more rows (Fetcher::wait_for_demand). Errors: its failure; kCancelled.
-  Status wait_for_demand();
+  Status wait_for_demand(int64_t max_beyond_places);
   FetchStats stats() const { return fetcher_->stats(); }
   const HostTally& hosts() const { return hosts_; }
   /// As StageSummary::first_errors.

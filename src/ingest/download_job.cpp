@@ -153,7 +153,7 @@ Status execute(JobRun& run, const DownloadOptions& options, const DownloadRules&
                                             : DownloadWriter::open(run, std::move(work), options.keep_failed);
                                },
                            .spillable = [](DownloadRow& row) { return row.error ? nullptr : &row.image; },
-                           .wait_for_demand = [&] { return fetch->wait_for_demand(); }};
+                           .wait_for_demand = [&] { return fetch->wait_for_demand(options.rows_per_file); }};
   const ItemPipelineOptions pipeline{.num_readers = 1,
                                      .num_writers = kNumWriters,
                                      .max_open_items = kMaxOpenItems,

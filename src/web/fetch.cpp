@@ -79,7 +79,7 @@ Fetcher::~Fetcher() = default;
 
 bool Fetcher::submit(FetchRequest request) { return engine_->submit(std::move(request)); }
 std::optional<FetchReply> Fetcher::next() { return engine_->next(); }
-bool Fetcher::wait_for_demand() { return engine_->wait_for_demand(); }
+bool Fetcher::wait_for_demand(int64_t max_beyond) { return engine_->wait_for_demand(max_beyond); }
 void Fetcher::close() { engine_->close(); }
 void Fetcher::cancel() { engine_->cancel(); }
 Status Fetcher::failure() const { return engine_->failure(); }

@@ -173,7 +173,7 @@ void Fetcher::Engine::step() {
   settle(now);
   start_attempts(now);
   look_at_places(now);
-  queues_.publish(finished_, num_in_hand());
+  queues_.publish(finished_, in_hand());
   wait(now);
 }
 
@@ -271,8 +271,10 @@ std::unique_ptr<Attempt> Fetcher::Engine::next_admitted(Instant now) {
 }
 
 // Rows that wait for another reason than a place are apart: a back-off, their host's trouble, its robots.txt, a verdict, silence.
-int Fetcher::Engine::num_in_hand() const {
-  return places_.num_active() - places_.num_slow() + static_cast<int>(scheduler_.num_waiting() - scheduler_.num_set_aside());
+FetchQueues::InHand Fetcher::Engine::in_hand() const {
+  const auto num_beyond = static_cast<int64_t>(scheduler_.num_beyond_places());
+  const auto num_waiting = static_cast<int64_t>(scheduler_.num_waiting() - scheduler_.num_set_aside());
+  return {.wanting = places_.num_active() - places_.num_slow() + num_waiting - num_beyond, .beyond_places = num_beyond};
 }
 
 // Rows wait here, where their deadlines stand still, and not in the resolver's queue behind names that nobody answers for.

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <memory>
 #include <optional>
@@ -50,7 +51,10 @@ class Fetcher::Engine {
 
   bool submit(FetchRequest request);
   std::optional<FetchReply> next();
-  bool wait_for_demand() { return queues_.wait_for_demand(2 * options_.num_concurrent); }
+  bool wait_for_demand(int64_t max_beyond) {
+    const int wanted = 2 * options_.num_concurrent;
+    return queues_.wait_for_demand({.wanting = wanted, .beyond_places = std::max<int64_t>(wanted, max_beyond)});
+  }
   void close() { queues_.close(); }
   void cancel();
   Status failure() const { return queues_.failure(); }
@@ -94,7 +98,7 @@ class Fetcher::Engine {
   void say_network(Instant now);
   void start_attempts(Instant now);
   bool has_room() const;
-  int num_in_hand() const;
+  FetchQueues::InHand in_hand() const;
   std::unique_ptr<Attempt> next_admitted(Instant now);
   bool may_look_up() const { return num_unanswered_ < options_.resolver.max_queries; }
   void look_at_places(Instant now);

@@ -34,12 +34,12 @@ std::optional<UntakenReply> FetchQueues::take_reply() {
   return taken;
 }
 
-bool FetchQueues::wait_for_demand(int max_in_hand) {
+bool FetchQueues::wait_for_demand(InHand limit) {
   std::unique_lock lock(mutex_);
   ++num_awaiting_;
   demand_.wait(lock, [&] {
-    const size_t num_queued = requests_.size() + replies_.size();
-    return is_cancelled_ || static_cast<int>(num_queued) + num_just_taken_ + num_in_hand_ < max_in_hand;
+    const int64_t num_wanting = static_cast<int64_t>(requests_.size() + replies_.size()) + num_just_taken_ + in_hand_.wanting;
+    return is_cancelled_ || (num_wanting < limit.wanting && in_hand_.beyond_places < limit.beyond_places);
   });
   --num_awaiting_;
   return !is_cancelled_;
@@ -79,11 +79,11 @@ void FetchQueues::take_requests(std::vector<ReadRequest>& requests) {
   num_just_taken_ += static_cast<int>(requests.size());
 }
 
-void FetchQueues::publish(std::vector<UntakenReply>& replies, int num_in_hand) {
+void FetchQueues::publish(std::vector<UntakenReply>& replies, InHand in_hand) {
   {
     const std::lock_guard lock(mutex_);
     num_just_taken_ = 0;
-    num_in_hand_ = num_in_hand;
+    in_hand_ = in_hand;
     tell_of_demand();
     for (UntakenReply& reply : replies) {
       replies_.push_back(std::move(reply));

@@ -42,9 +42,14 @@ class FetchQueues {
   Entry submit(ReadRequest request);
   /// Callers: waits for a reply. Nothing: cancelled, or closed with none inside.
   std::optional<UntakenReply> take_reply();
-  /// Callers: waits until fewer than `max_in_hand` requests want to be worked on: those that the fetch thread has not taken, those that it
-  /// said are in hand, and untaken replies. False: cancelled.
-  bool wait_for_demand(int max_in_hand);
+  /// What the fetch thread has taken and not answered, but for what no place would help.
+  struct InHand {
+    int64_t wanting = 0;        ///< Has or wants a place.
+    int64_t beyond_places = 0;  ///< Is beyond the places of its host.
+  };
+  /// Callers: waits until less is in hand than `limit`; requests that the fetch thread has not taken and untaken replies count as wanting.
+  /// False: cancelled.
+  bool wait_for_demand(InHand limit);
   /// No more requests; those inside are finished.
   void close();
   /// Whoever waits here returns at once, and nothing is given out any more. Waking the fetch thread is the caller's.
@@ -55,9 +60,8 @@ class FetchQueues {
 
   /// The fetch thread: exchanges `requests` for those that have come.
   void take_requests(std::vector<ReadRequest>& requests);
-  /// The fetch thread: gives callers the replies, and takes them out of `replies`. `num_in_hand`: of all requests that it has taken, those
-  /// that have or want a place.
-  void publish(std::vector<UntakenReply>& replies, int num_in_hand);
+  /// The fetch thread: gives callers the replies, and takes them out of `replies`.
+  void publish(std::vector<UntakenReply>& replies, InHand in_hand);
   /// The fetch thread: why it ends. It has yet to cancel().
   void note_failure(Status failure);
 
@@ -73,7 +77,7 @@ class FetchQueues {
   std::deque<UntakenReply> replies_;
   int num_inside_ = 0;
   int num_just_taken_ = 0;  // By the fetch thread since its last publish().
-  int num_in_hand_ = 0;     // As of its last publish().
+  InHand in_hand_;          // As of its last publish().
   int num_awaiting_ = 0;    // Callers that wait for demand.
   bool is_closed_ = false;
   Status failure_;

@@ -8,12 +8,6 @@
 #include "scheduled_host.h"
 
 namespace darkroom {
-namespace {
-
-constexpr size_t kRowsBeyondPlacesThatCountAsOne = 8;
-
-}  // namespace
-
 HostScheduler::HostScheduler(HostRules rules, uint64_t jitter_seed)
     : rules_(std::move(rules)), jitter_(static_cast<std::minstd_rand::result_type>(jitter_seed % std::minstd_rand::max() + 1)) {
   const Status status = rules_.validate();
@@ -212,10 +206,13 @@ void HostScheduler::refile(Host& host, Instant t) {
     idle_.emplace(*host.idle_until, &host);
     return;
   }
-  const size_t num_beyond = host.num_beyond_places(rules_, t);
-  const bool is_in_trouble = host.is_paused(t) || host.is_half_open();
-  host.num_set_aside = is_in_trouble ? num_beyond : num_beyond - num_beyond / kRowsBeyondPlacesThatCountAsOne;
+  if (host.is_paused(t) || host.is_half_open()) {
+    host.num_set_aside = host.rows.size();
+  } else {
+    host.num_beyond = host.rows.size() - std::min(host.rows.size(), host.num_free_places(rules_));
+  }
   num_set_aside_ += host.num_set_aside;
+  num_beyond_ += host.num_beyond;
   if (!host.rows.empty() && host.is_paused(t)) {
     ++num_parked_hosts_;
     host.is_counted = true;
@@ -259,6 +256,7 @@ void HostScheduler::unfile(Host& host) {
   expiring_.erase(&host);
   num_parked_hosts_ -= host.is_counted ? 1 : 0;
   num_set_aside_ -= std::exchange(host.num_set_aside, 0);
+  num_beyond_ -= std::exchange(host.num_beyond, 0);
   host.ready_at.reset();
   host.asleep_until.reset();
   host.idle_until.reset();

@@ -48,6 +48,7 @@ struct HostScheduler::Host {
   std::optional<Instant> asleep_until, idle_until;
   bool is_counted = false;
   size_t num_set_aside = 0;  ///< Of its rows, as HostScheduler::num_set_aside() counts them.
+  size_t num_beyond = 0;     ///< As num_beyond_places() does.
 
   bool is_paused(Instant t) const { return t < paused_until; }
   /// Its breaker opened and nothing has been answered since. A host that only asked for time is alive.
@@ -61,11 +62,7 @@ struct HostScheduler::Host {
     return num_on_wire < rules.per_host && !is_awaited;
   }
 
-  /// Rows that could not begin if no other host had any: all while it is in trouble, else those beyond its own free places.
-  size_t num_beyond_places(const HostRules& rules, Instant t) const {
-    const auto num_places = static_cast<size_t>(std::max(0, rules.per_host - num_on_wire));
-    return is_paused(t) || is_half_open() ? rows.size() : rows.size() - std::min(rows.size(), num_places);
-  }
+  size_t num_free_places(const HostRules& rules) const { return static_cast<size_t>(std::max(0, rules.per_host - num_on_wire)); }
 
   /// Whose turn it has among the hosts: that of its oldest row, also while this one waits for an internal attempt. REQUIRES: something
   /// waits.

@@ -125,10 +125,11 @@ class Fetcher {
   bool submit(FetchRequest request);
   /// The next finished request, in any order. Blocks; nullopt when closed and drained, cancelled, or failed.
   std::optional<FetchReply> next();
-  /// Waits until more requests are of use: until fewer than two for each concurrent transfer are on the wire, wait for a place or have a
-  /// reply that is not taken. Those that a place does not help (slow ones, back-offs, hosts in trouble) are not counted. False after
-  /// cancel(), or when the fetcher has failed.
-  bool wait_for_demand();
+  /// Waits until more requests are of use: until fewer than two for each concurrent transfer have or want a place or have a reply that is
+  /// not taken, and fewer than `max_beyond` (or that many) are beyond their host's own places. So a list that begins with many rows of one
+  /// host is read on to those of others, but not without end. Those that no place would help (slow ones, back-offs, hosts in trouble) are
+  /// not counted. False after cancel(), or when the fetcher has failed.
+  bool wait_for_demand(int64_t max_beyond);
   /// No more requests; those inside are finished.
   void close();
   /// Drops everything; blocked calls return at once.

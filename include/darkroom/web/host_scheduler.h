@@ -120,10 +120,10 @@ class HostScheduler {
   int num_on_wire(const std::string& host) const;  ///< Of this host.
 
   size_t num_waiting() const { return num_waiting_; }  ///< Attempts inside.
-  /// Of these, those that another place would not help: in a back-off, or of a host that is paused or has yet to answer after its breaker
-  /// opened; and of the rows beyond the places of any other host seven of eight. So a list that begins with many rows of one host is read
-  /// on to those of others, but not without end.
+  /// Of these, those that have to wait: in a back-off, or of a host that is paused or has yet to answer after its breaker opened.
   size_t num_set_aside() const { return backing_off_.size() + num_set_aside_; }
+  /// Of these, those of other hosts beyond the places that their host has free.
+  size_t num_beyond_places() const { return num_beyond_; }
   size_t num_on_wire() const { return num_on_wire_; }            ///< Taken and not yet reported.
   size_t num_hosts() const { return hosts_.size(); }             ///< Remembered.
   size_t num_parked_hosts() const { return num_parked_hosts_; }  ///< Paused, with rows that wait.
@@ -173,7 +173,8 @@ class HostScheduler {
   size_t num_waiting_ = 0;
   size_t num_on_wire_ = 0;
   size_t num_parked_hosts_ = 0;
-  size_t num_set_aside_ = 0;  // Sum over the hosts, as far as these were filed.
+  size_t num_set_aside_ = 0;  // Sums over the hosts, as far as these were filed.
+  size_t num_beyond_ = 0;
 };
 
 }  // namespace darkroom

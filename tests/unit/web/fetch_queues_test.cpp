@@ -21,7 +21,7 @@ void answer_all(FetchQueues& queues) {
   for (const ReadRequest& request : requests) {
     replies.push_back({{request.id, RowError{RowErrorCode::kBadUrl}}, request.id});
   }
-  queues.publish(replies, 0);
+  queues.publish(replies, {});
   EXPECT_TRUE(replies.empty());
 }
 
@@ -53,25 +53,39 @@ TEST(FetchQueues, a_request_is_inside_until_its_reply_is_taken) {
 
 TEST(FetchQueues, more_are_wanted_when_few_are_in_hand) {
   FetchQueues queues(9);
-  EXPECT_TRUE(queues.wait_for_demand(1));
+  EXPECT_TRUE(queues.wait_for_demand({.wanting = 1, .beyond_places = 1}));
   ASSERT_EQ(queues.submit(request_of(1)), Entry::kFirst);
   ASSERT_EQ(queues.submit(request_of(2)), Entry::kQueued);
-  EXPECT_TRUE(queues.wait_for_demand(3)) << "two wait";
+  EXPECT_TRUE(queues.wait_for_demand({.wanting = 3, .beyond_places = 1})) << "two wait";
   int step = 0;  // Ordered by the lock.
   std::vector<ReadRequest> requests;
   std::vector<UntakenReply> replies;
   std::jthread thread([&] {
     queues.take_requests(requests);
     step = 1;
-    queues.publish(replies, 2);
+    queues.publish(replies, {.wanting = 2});
     step = 2;
     replies.push_back({{1, RowError{RowErrorCode::kBadUrl}}, 1});
-    queues.publish(replies, 1);
+    queues.publish(replies, {.wanting = 1});
     step = 3;
     EXPECT_TRUE(queues.take_reply());
   });
-  EXPECT_TRUE(queues.wait_for_demand(2));
+  EXPECT_TRUE(queues.wait_for_demand({.wanting = 2, .beyond_places = 1}));
   EXPECT_EQ(step, 3) << "a request that was taken, one in hand and an untaken reply count alike";
+}
+
+TEST(FetchQueues, no_more_are_wanted_while_too_many_wait_for_their_hosts) {
+  FetchQueues queues(9);
+  std::vector<UntakenReply> replies;
+  queues.publish(replies, {.wanting = 0, .beyond_places = 5});
+  EXPECT_TRUE(queues.wait_for_demand({.wanting = 1, .beyond_places = 6}));
+  bool is_less = false;  // Ordered by the lock.
+  std::jthread thread([&] {
+    is_less = true;
+    queues.publish(replies, {.wanting = 0, .beyond_places = 4});
+  });
+  EXPECT_TRUE(queues.wait_for_demand({.wanting = 1, .beyond_places = 5}));
+  EXPECT_TRUE(is_less);
 }
 
 TEST(FetchQueues, closed_ones_give_out_what_is_inside_and_end) {
@@ -91,7 +105,7 @@ TEST(FetchQueues, cancelled_ones_let_all_go_who_wait) {
   ASSERT_EQ(queues.submit(request_of(1)), Entry::kFirst);
   std::jthread submits([&] { EXPECT_EQ(queues.submit(request_of(2)), Entry::kRefused); });
   std::jthread takes([&] { EXPECT_FALSE(queues.take_reply()); });
-  std::jthread asks([&] { EXPECT_FALSE(queues.wait_for_demand(1)); });
+  std::jthread asks([&] { EXPECT_FALSE(queues.wait_for_demand({.wanting = 1, .beyond_places = 1})); });
   queues.cancel();
   asks.join();
   submits.join();

@@ -27,7 +27,8 @@ std::optional<int64_t> number_of_key(std::optional<std::string_view> key) {
 
 }  // namespace
 
-Result<std::unique_ptr<BaseRows>> BaseRows::open(const BasePart& base, const std::vector<std::string>& columns, const WorkItem& item) {
+Result<std::unique_ptr<BaseRows>> BaseRows::open(const BasePart& base, const std::vector<std::string>& columns, const WorkItem& item,
+                                                 int64_t read_ahead_bytes) {
   std::unique_ptr<BaseRows> made(new BaseRows(base, item));
   Result<std::unique_ptr<TableReader>> table = open_table(base.place);
   if (table.status().code() == StatusCode::kNotFound) {
@@ -36,7 +37,8 @@ Result<std::unique_ptr<BaseRows>> BaseRows::open(const BasePart& base, const std
   }
   DARKROOM_ASSIGN_OR_RETURN(made->table_, std::move(table));
   DARKROOM_ASSIGN_OR_RETURN(const int64_t num_rows, made->table_->num_rows());
-  DARKROOM_ASSIGN_OR_RETURN(made->rows_, made->table_->read_rows(0, num_rows, columns, {.batch_bytes = kBaseBatchBytes}));
+  DARKROOM_ASSIGN_OR_RETURN(
+      made->rows_, made->table_->read_rows(0, num_rows, columns, {.batch_bytes = kBaseBatchBytes, .read_ahead_bytes = read_ahead_bytes}));
   DARKROOM_RETURN_IF_ERROR(made->read_batch());
   return made;
 }

@@ -14,12 +14,17 @@
 
 namespace darkroom {
 
+/// What is read ahead of a part that is made anew, beside what is written of it.
+inline constexpr int64_t kBaseReadAheadBytes = int64_t{2} << 20;
+
 /// The rows of a part with their places in its item, a few at a time: those that stay as they are when others are redone. Memory: a batch
 /// of 1 MiB, or a row, and what is read ahead of each column. Thread safety: one thread.
 class BaseRows {
  public:
-  /// With `columns` in that order (empty: all); `key` must be among them. Errors: open_table's; next()'s.
-  static Result<std::unique_ptr<BaseRows>> open(const BasePart& base, const std::vector<std::string>& columns, const WorkItem& item);
+  /// With `columns` in that order (empty: all); `key` must be among them. `read_ahead_bytes`: as ReadOptions'; twice as much is held.
+  /// Errors: open_table's; next()'s.
+  static Result<std::unique_ptr<BaseRows>> open(const BasePart& base, const std::vector<std::string>& columns, const WorkItem& item,
+                                                int64_t read_ahead_bytes = kReadAheadBytes);
 
   /// All columns of the part.
   const std::shared_ptr<arrow::Schema>& schema() const { return table_->schema(); }

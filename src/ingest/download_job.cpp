@@ -4,6 +4,7 @@
 #include <optional>
 #include <utility>
 
+#include "base_rows.h"
 #include "darkroom/core/log.h"
 #include "darkroom/core/verbosity.h"
 #include "darkroom/files/scratch.h"
@@ -131,7 +132,8 @@ Result<std::unique_ptr<ScratchFiles>> open_scratch(const DownloadOptions& option
 
 /// Fetches what there is to do.
 Status execute(JobRun& run, const DownloadOptions& options, const DownloadRules& rules, std::stop_token stop, StageSummary& summary) {
-  const size_t base_bytes = options.retry_failed.is_empty() ? 0 : kBaseBytes;
+  const bool has_bases = !options.retry_failed.is_empty() || rules.only_duplicates;
+  const size_t base_bytes = has_bases ? kBaseBytes + 2 * static_cast<size_t>(kBaseReadAheadBytes) : 0;
   const ItemMemory plan = plan_memory(options.memory_bytes, kWriterBytes + base_bytes + upload_bytes(run.output()));
   const ReadAheadShare ahead = plan_read_ahead(run.plan(), plan.intake_bytes, 1);
   BodyMemory intake(plan.intake_bytes - ahead.total_bytes);
@@ -184,7 +186,11 @@ Status try_to_work(JobRun& run, const DownloadOptions& options, DownloadRules ru
   if (!is_usual || summary.rows_this_run < kRowsThatTellSpeed) {
     return Status::ok();
   }
-  return write_speed_file(run.output(), run.plan().job_hash(), {.num_rows = summary.rows_this_run, .seconds = summary.seconds});
+  const RunSpeed speed{.num_rows = summary.rows_this_run, .seconds = summary.seconds};
+  if (const Status told = write_speed_file(run.output(), run.plan().job_hash(), speed); !told.is_ok()) {
+    log_warning("download: how fast it was could not be kept for --dry-run: {}", told.message());  // All that was asked for is done.
+  }
+  return Status::ok();
 }
 
 /// The part of a run that writes.

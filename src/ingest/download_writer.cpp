@@ -33,7 +33,7 @@ Result<std::unique_ptr<ItemWriter<DownloadRow>>> DownloadWriter::open(JobRun& ru
 
 Status DownloadWriter::open_base() {
   const BasePart& base = *item_->base;
-  DARKROOM_ASSIGN_OR_RETURN(base_, BaseRows::open(base, {}, item_->work));
+  DARKROOM_ASSIGN_OR_RETURN(base_, BaseRows::open(base, {}, item_->work, kBaseReadAheadBytes));
   return base_->schema()->Equals(*schema_, /*check_metadata=*/false)
              ? Status::ok()
              : Status::corrupt_data("a part of which rows are redone has other columns than its job (part, columns, of the job):",

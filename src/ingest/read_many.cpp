@@ -11,9 +11,6 @@
 namespace darkroom {
 namespace {
 
-// Below this a thread costs more than it saves.
-constexpr size_t kMinReadsAThread = 4;
-
 /// The reads and what came of them. Thread safety: any thread.
 class ReadsUnderWay {
  public:
@@ -68,11 +65,12 @@ class ReadsUnderWay {
 
 }  // namespace
 
-Status read_many(size_t count, const std::stop_token& stop, const std::function<Status(size_t)>& read, size_t max_threads) {
+Status read_many(size_t count, const std::stop_token& stop, const std::function<Status(size_t)>& read, size_t max_threads,
+                 size_t min_reads) {
   ReadsUnderWay reads(count, stop, read);
   {
     std::vector<std::jthread> threads;
-    const size_t num_threads = std::min(max_threads, count / kMinReadsAThread);
+    const size_t num_threads = std::min(max_threads, count / min_reads);
     try {
       while (threads.size() + 1 < num_threads) {  // This one is one of them.
         threads.emplace_back([&] { reads.work(); });

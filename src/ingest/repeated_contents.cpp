@@ -77,7 +77,7 @@ Status look_at_parts(const JobPlan& plan, const std::vector<PartName>& names, si
       DARKROOM_ASSIGN_OR_RETURN(seen[i], pictures_of_part(plan, names[first + i], finder, stop));
       return {};
     };
-    DARKROOM_RETURN_IF_ERROR(read_many(seen.size(), stop, read, num_threads));
+    DARKROOM_RETURN_IF_ERROR(read_many(seen.size(), stop, read, num_threads, /*min_reads=*/1));
     for (const std::vector<SeenPicture>& of_part : seen) {
       for (const SeenPicture& picture : of_part) {
         if (finder.is_repeated(picture.hash)) {

@@ -17,6 +17,18 @@ size_t bytes_of_row(const arrow::RecordBatch& batch) {
   return num_bytes.ok() && batch.num_rows() > 0 ? static_cast<size_t>(*num_bytes / batch.num_rows()) : 0;
 }
 
+/// Also when an exception ends an item, what gives its page back afterwards finds no intake.
+class ForgetIntake {
+ public:
+  explicit ForgetIntake(ItemIntake<ProcessBatch>*& intake) : intake_(intake) {}
+  ~ForgetIntake() { intake_ = nullptr; }
+  ForgetIntake(const ForgetIntake&) = delete;
+  ForgetIntake& operator=(const ForgetIntake&) = delete;
+
+ private:
+  ItemIntake<ProcessBatch>*& intake_;
+};
+
 }  // namespace
 
 ProcessReader::ProcessReader(JobRun& run, const ProcessReading& reading, std::atomic<bool>& has_told)
@@ -45,18 +57,20 @@ Status ProcessReader::hold_pages(int64_t num_bytes) {
     log_warning(
         "process: the pages of {} are larger than what --memory leaves to a reader ({:.0f} MB of {:.0f} MB, as stored and decompressed); "
         "while one is read only a batch of rows is under way, and it is held beyond --memory; give more of it, or write the file with "
-        "fewer "
-        "rows a page",
+        "fewer rows a page",
         path_, static_cast<double>(num_bytes) * 1e-6, static_cast<double>(reading_.memory_bytes) * 1e-6);
   }
   return intake_->keep(static_cast<size_t>(num_bytes));
 }
 
 Status ProcessReader::read(ItemIntake<ProcessBatch>& intake) {
-  intake_ = &intake;
-  Status status = intake.keep(static_cast<size_t>(page_bytes_));
-  status = status.is_ok() ? read_item(intake) : status;
-  intake_ = nullptr;
+  Status status;
+  {
+    intake_ = &intake;
+    const ForgetIntake at_end(intake_);
+    status = intake.keep(static_cast<size_t>(page_bytes_));
+    status = status.is_ok() ? read_item(intake) : status;
+  }
   if (page_bytes_ > reading_.memory_bytes && reading_.num_readers > 1) {  // Another one may be at its own page before we go on.
     rows_.reset();
   }

@@ -11,6 +11,7 @@
 #include <thread>
 
 #include "darkroom/files/claim.h"
+#include "darkroom/files/paths.h"
 #include "support/forwarding_files.h"
 #include "support/hook.h"
 #include "support/planned_jobs.h"
@@ -281,6 +282,11 @@ TEST_F(JobRuns, a_second_process_finds_work_in_a_job_of_small_items) {
   std::jthread second([&] { EXPECT_TRUE(quick.execute().is_ok()); });
   EXPECT_TRUE(clock_.await_waiting(3)) << "the second one has done all but what the first one has, and waits for that";
   slow.let_go();
+  for (const int64_t item : {0, 1}) {  // Before the time goes on, in which its claims would expire.
+    while (!*files_.exists(join_path("out", PartName{.item = item}.text()))) {
+      std::this_thread::yield();
+    }
+  }
   while (slow.num_committed < 0 || quick.num_committed < 0) {
     clock_.advance(std::chrono::seconds(1));
     std::this_thread::yield();

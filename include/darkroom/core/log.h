@@ -8,7 +8,8 @@ namespace darkroom {
 
 enum class LogLevel { kInfo, kWarning, kError };
 
-/// Writes one line to stderr: "HH:MM:SS message", warnings and errors marked, addresses without secrets (shown_uri.h). Thread-safe.
+/// Writes one line to stderr: "TIME message", warnings and errors marked, addresses without secrets (shown_uri.h). TIME: HH:MM:SS of this
+/// machine on a terminal, elsewhere date and time in UTC (RFC 3339). Thread-safe.
 void log_line(LogLevel level, std::string_view message);
 
 template <typename... Args>

@@ -35,7 +35,8 @@ enum class RowErrorCode {
   kNanLatents,
 };
 
-/// A row's failure: it costs only that row. `detail` is for people (logs, --keep-failed), the code is for counting.
+/// A row's failure: it costs only that row. `detail` is for people (the log and --json-summary show that of the first row of each code),
+/// the code is for counting.
 struct RowError {
   RowErrorCode code;
   int http_status = 0;  ///< Only with kHttpStatus.

@@ -77,8 +77,8 @@ class StoreSet {
   /// A folder of pictures is one object, whose path ends with a slash. Errors: also those of find_picture_inputs and named_picture_inputs.
   Result<std::vector<InputObject>> resolve_image_inputs(const std::string& uri);
 
-  /// For whoever failed and only takes back what was begun: all is from now on as after the stop that the set was made with, for good, so
-  /// that nothing waits for a server that cannot be reached.
+  /// For whoever failed and only takes back what was begun. Where servers out of reach are waited for (outage_patience), all is from now on
+  /// as after the stop that the set was made with, for good, so that nothing waits. Elsewhere nothing changes.
   void give_up();
 
  private:

@@ -204,15 +204,19 @@ def pages_take_their_memory_from_it(trials: Trials) -> None:
             (folder / "images").mkdir()
             table = pa.table({"key": [f"{row:012d}" for row in range(num_rows)], "caption": ["a picture"] * num_rows, "image": pa.array([padded_png(picture_bytes)] * num_rows, pa.binary())})
             pq.write_table(table, folder / "images" / "part-000000.parquet", row_group_size=num_rows, use_dictionary=False, write_batch_size=rows_of_page)
+            (folder / "few").mkdir()
+            pq.write_table(table.slice(0, 4), folder / "few" / "part-000000.parquet", write_batch_size=1)
+            program, _ = peak_of("process", folder / "few", folder / "few-latents", *process_flags(bench))
             flags = ["--rows-per-file", "100", "--num-readers", "2", "--json-summary", folder / "summary.json"]
             peak, seconds = peak_of("process", folder / "images", folder / "latents", *process_flags(bench), *flags, timeout=3600)
-            return {"peak_mb": round(peak), "seconds": round(seconds, 1), "rows_out": summary_of(folder / "summary.json", "process")["rows_out"]}
+            return {"program_mb": round(program), "peak_mb": round(peak), "seconds": round(seconds, 1), "rows_out": summary_of(folder / "summary.json", "process")["rows_out"]}
 
     figures = trials.trial(f"{num_rows} rows, {rows_of_page} a page", encode)
     trials.figures.update(rows=num_rows, page_mb=round(page_mb), **figures)
     require(figures["rows_out"] == num_rows, "rows were lost", figures)
     rows_mb = MEMORY_MB * 5 / 8
-    require(figures["peak_mb"] <= MEMORY_MB - rows_mb + max(rows_mb, page_mb) + PROGRAM_MB + trials.slack_mb, "peak resident (MB)", figures)
+    # The program itself, libraries and networks, is what a job of four rows takes.
+    require(figures["peak_mb"] <= MEMORY_MB - rows_mb + max(rows_mb, page_mb) + figures["program_mb"] + trials.slack_mb, "peak resident (MB)", figures)
 
 
 def resident_mb(pid: int) -> float:

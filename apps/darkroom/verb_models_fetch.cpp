@@ -6,7 +6,6 @@
 #include <string>
 
 #include "darkroom/core/log.h"
-#include "darkroom/core/verbosity.h"
 #include "darkroom/stores/fetch_model.h"
 #include "darkroom/stream/progress.h"
 #include "darkroom/stream/rate_window.h"
@@ -34,10 +33,9 @@ class FetchProgressLine {
     const double share = num_bytes / std::max(1.0, num_wanted);
     bytes_.add(std::chrono::steady_clock::now(), num_bytes - static_cast<double>(so_far.num_resumed_bytes));
     const double bytes_per_second = bytes_.per_second();
-    const int width = bar_width(terminal_columns());
     std::string text =
-        fmt::format("models fetch {}{:.1f}/{:.1f} MB ({:.1f}%), {}/{} files, {:.1f} MB/s", width > 0 ? draw_bar(share, width) + " " : "",
-                    num_bytes * 1e-6, num_wanted * 1e-6, 100.0 * share, so_far.num_files, so_far.num_wanted_files, bytes_per_second * 1e-6);
+        fmt::format("models fetch {}{:.1f}/{:.1f} MB ({:.1f}%), {}/{} files, {:.1f} MB/s", terminal_bar(share), num_bytes * 1e-6,
+                    num_wanted * 1e-6, 100.0 * share, so_far.num_files, so_far.num_wanted_files, bytes_per_second * 1e-6);
     if (bytes_per_second > 0) {
       text += ", ETA " + clock_text((num_wanted - num_bytes) / bytes_per_second);
     }

@@ -7,7 +7,6 @@
 
 #include "cell_text.h"
 #include "darkroom/core/log.h"
-#include "darkroom/core/verbosity.h"
 #include "darkroom/files/paths.h"
 #include "darkroom/nn/checkpoint_folder.h"
 #include "darkroom/show/run_report.h"
@@ -29,8 +28,7 @@ int64_t recorded_bytes(const FileDigests& digests) {
 
 /// On a terminal; `num_bytes` of so many are verified.
 void show_verified(int64_t num_bytes, int64_t num_recorded, const std::string& file) {
-  const int width = num_recorded > 0 ? bar_width(terminal_columns()) : 0;
-  const std::string bar = width > 0 ? draw_bar(static_cast<double>(num_bytes) / static_cast<double>(num_recorded), width) + " " : "";
+  const std::string bar = num_recorded > 0 ? terminal_bar(static_cast<double>(num_bytes) / static_cast<double>(num_recorded)) : "";
   show_progress(fmt::format("inspect {}{:.1f}/{:.1f} MB, verifying {}", bar, static_cast<double>(num_bytes) * 1e-6,
                             static_cast<double>(num_recorded) * 1e-6, file));
 }
@@ -38,9 +36,10 @@ void show_verified(int64_t num_bytes, int64_t num_recorded, const std::string& f
 Status verify_checkpoint(FileSystem& files, const std::string& folder, const FileDigests& digests, const std::stop_token& stop,
                          DamageLog& damage) {
   std::vector<std::string> whole_weights;
+  const int64_t num_recorded = recorded_bytes(digests);
   int64_t num_bytes = 0;
   for (const auto& [name, digest] : digests) {
-    show_verified(num_bytes, recorded_bytes(digests), file_name(folder) + "/" + name);
+    show_verified(num_bytes, num_recorded, file_name(folder) + "/" + name);
     num_bytes += digest.size_bytes;
     const int64_t num_damages = damage.count();
     DARKROOM_RETURN_IF_ERROR(damage.take(verify_checkpoint_file(files, folder, name, digest, stop)));

@@ -11,7 +11,6 @@
 #include "cell_text.h"
 #include "column_study.h"
 #include "darkroom/core/log.h"
-#include "darkroom/core/verbosity.h"
 #include "darkroom/stream/progress.h"
 #include "darkroom/tables/verify_shard.h"
 #include "first_rows.h"
@@ -76,10 +75,9 @@ class StudyLine {
     }
     last_shown_ = now;
     part_shown_ = part_;
-    const int width = num_rows_ > 0 ? bar_width(terminal_columns()) : 0;
-    const std::string bar = width > 0 ? " " + draw_bar(static_cast<double>(rows_done) / static_cast<double>(num_rows_), width) : ":";
+    const std::string bar = num_rows_ > 0 ? terminal_bar(static_cast<double>(rows_done) / static_cast<double>(num_rows_)) : "";
     const std::string total = num_rows_ > 0 ? fmt::format("/{}", num_rows_) : "";
-    show_progress(fmt::format("inspect{} {}{} rows, file {} of {}", bar, rows_done, total, part_, num_parts_));
+    show_progress(fmt::format("inspect{} {}{}{} rows, file {} of {}", bar.empty() ? ":" : "", bar, rows_done, total, part_, num_parts_));
   }
 
  private:

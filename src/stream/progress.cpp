@@ -133,6 +133,11 @@ int bar_width(int columns) {
   return columns >= kLineColumns + 30 ? 25 : columns >= kLineColumns + 12 ? 10 : 0;
 }
 
+std::string terminal_bar(double share) {
+  const int width = bar_width(terminal_columns());
+  return width > 0 ? draw_bar(share, width) + " " : "";
+}
+
 std::string format_progress_bar(const std::string& name, const ProgressState& state, const ProgressRates& rates, int columns) {
   const std::string line = format_progress(name, state, rates);
   const int width = bar_width(columns);

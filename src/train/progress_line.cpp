@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include "darkroom/core/log.h"
-#include "darkroom/core/verbosity.h"
 #include "darkroom/stream/progress.h"
 
 namespace darkroom {
@@ -39,9 +38,8 @@ void ProgressLine::show(int64_t steps_done, const StepTimes& times) {
   }
   last_shown_ = now;
   if (on_terminal) {
-    const int width = bar_width(terminal_columns());
     const double share = static_cast<double>(steps_done) / static_cast<double>(max_steps_);
-    show_progress("train " + (width > 0 ? draw_bar(share, width) + " " : "") + text(steps_done, times));
+    show_progress("train " + terminal_bar(share) + text(steps_done, times));
   } else {
     log_info("train {}", text(steps_done, times));
   }

@@ -26,7 +26,23 @@ REDIRECTS = (301, 302, 303, 307, 308)
 CANARY = "CANARY" + secrets.token_hex(12)
 
 
-class Host:
+class Served:
+    """A server on loopback, each connection of which a `handler` class serves, while it is entered."""
+
+    def __init__(self, handler: type):
+        self.server = Server(("127.0.0.1", 0), handler)
+        self.port = self.server.server_address[1]
+        threading.Thread(target=self.server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True).start()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *unused) -> None:
+        self.server.shutdown()
+        self.server.server_close()
+
+
+class Host(Served):
     """A server that fails as the first number among a path's words says, or redirects all that it is asked, and keeps what it was sent."""
 
     def __init__(self, location: str = "", always: int = 0):
@@ -54,19 +70,10 @@ class Host:
                 pass
 
         self.received: list[tuple[str, str]] = []  # Target; headers and body.
-        self.server = Server(("127.0.0.1", 0), FailingHandler)
-        self.port = self.server.server_address[1]
-        threading.Thread(target=self.server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True).start()
-
-    def __enter__(self) -> "Host":
-        return self
-
-    def __exit__(self, *unused) -> None:
-        self.server.shutdown()
-        self.server.server_close()
+        super().__init__(FailingHandler)
 
 
-class RangedWeb:
+class RangedWeb(Served):
     """A folder over HTTP with ranges, as a store of tables has them."""
 
     def __init__(self, folder: pathlib.Path):
@@ -78,16 +85,7 @@ class RangedWeb:
                 else:
                     self.answer(404, b"")
 
-        self.server = Server(("127.0.0.1", 0), FolderHandler)
-        self.port = self.server.server_port
-        threading.Thread(target=self.server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True).start()
-
-    def __enter__(self) -> "RangedWeb":
-        return self
-
-    def __exit__(self, *unused) -> None:
-        self.server.shutdown()
-        self.server.server_close()
+        super().__init__(FolderHandler)
 
 
 def plain_environment(**more: str) -> dict:

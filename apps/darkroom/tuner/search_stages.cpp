@@ -6,7 +6,6 @@
 
 #include "darkroom/core/log.h"
 #include "darkroom/core/median.h"
-#include "darkroom/core/verbosity.h"
 #include "darkroom/files/paths.h"
 #include "darkroom/stream/progress.h"
 #include "darkroom/train/run_files.h"
@@ -134,8 +133,7 @@ void Search::show_trials() const {
   const std::vector<StageResult> results = record().results();
   const size_t num_ended = ended_trials(plan().rungs, num_trials(), results).size();
   const auto best = best_result(results);
-  const int width = bar_width(terminal_columns());
-  const std::string bar = width > 0 ? draw_bar(static_cast<double>(num_ended) / static_cast<double>(num_trials()), width) + " " : "";
+  const std::string bar = terminal_bar(static_cast<double>(num_ended) / static_cast<double>(num_trials()));
   const std::string loss = best ? fmt::format(", best loss {:.5f} ({})", results[*best].loss, trial_name(results[*best].stage.trial)) : "";
   show_progress(fmt::format("tune {}{}/{} trials, {} running{}, {} of the budget left", bar, num_ended, num_trials(), running_.size(), loss,
                             clock_text(remaining())));

@@ -77,6 +77,8 @@ std::string format_progress_lines(const std::string& name, const ProgressState& 
 std::string draw_bar(double share, int width);
 /// Characters of the bar that a terminal of so many columns has room for; 0: none.
 int bar_width(int columns);
+/// A bar and a space, as wide as the terminal at stderr has room for; empty where it has none. `share` from 0 to 1.
+std::string terminal_bar(double share);
 
 /// A time to go or gone as every stage writes it: "0:09", "12:34", "3:07:05"; whole seconds, rounded up.
 std::string clock_text(double seconds);

@@ -10,6 +10,10 @@ set(werror "$<$<BOOL:${DARKROOM_WERROR}>:-Werror>")
 add_library(darkroom_flags INTERFACE)
 target_compile_options(darkroom_flags INTERFACE
   $<$<COMPILE_LANGUAGE:CXX>:-Wall;-Wextra;${werror};-Wno-restrict;-ffp-contract=off>)
+if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+  # It collects its garbage from 1 GB on, not from 128 MB: a tenth of its time, for 300 MB more of memory.
+  target_compile_options(darkroom_flags INTERFACE "$<$<COMPILE_LANGUAGE:CXX>:SHELL:--param ggc-min-heapsize=1000000>")
+endif()
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_GREATER_EQUAL 13)
   # From g++ 13 on (P2468) `text == json` no longer finds the member `json == text`, with which nlohmann's header serves C++20; its
   # friend operators for older standards take both.
@@ -28,7 +32,14 @@ if(DARKROOM_ASSERTIONS)
 endif()
 
 if(DARKROOM_SANITIZE)
+  # -Wno-maybe-uninitialized: GCC's manual says that it warns falsely of instrumented code (an empty std::optional was the case).
   add_compile_options(-fsanitize=${DARKROOM_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all)
+  target_compile_options(darkroom_flags INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-Wno-maybe-uninitialized>)
+  if(DARKROOM_SANITIZE MATCHES "undefined" AND CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+    # These four are two fifths of the compiler's time. AddressSanitizer sees what a null or stale pointer or one beyond its object does;
+    # `make fuzz`, which has clang, keeps all four over the readers of foreign bytes.
+    add_compile_options(-fno-sanitize=null,alignment,object-size,vptr)
+  endif()
   add_link_options(-fsanitize=${DARKROOM_SANITIZE})
 endif()
 

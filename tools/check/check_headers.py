@@ -44,8 +44,9 @@ def read_compilers(build: pathlib.Path) -> tuple[dict[str, Compiler], list[str]]
         if library:
             header = PRECOMPILED.search(command)
             precompiled = ["-include", header[1]] if header else precompiled
-            words = shlex.split(PRECOMPILED.sub("", command[:library.start()] + " "))
-            compilers[library[1]] = Compiler(words, entry["directory"])
+            if header or library[1] not in compilers:  # A source without it may have flags with which the compiler does not take it.
+                words = shlex.split(PRECOMPILED.sub("", command[:library.start()] + " "))
+                compilers[library[1]] = Compiler(words, entry["directory"])
     return compilers, precompiled
 
 

@@ -4,7 +4,7 @@
 usage: run_tests.py [STEP...]
 Steps, in their order: structure format release integration acceptance gate asan-ubsan tsan cuda; without a name all of them. `release` builds everything,
 checks that every test is in the build and every header compiles alone, and runs the unit tests; `asan-ubsan` and `tsan` run the tests of the
-modules that need no torch under the sanitizers (`tsan`: of those that start threads); `gate` plants faults and sees this program turn red.
+modules that need no torch under the sanitizers (`tsan`: those that start threads, threaded_tests.py); `gate` plants faults and sees this program turn red.
 Logs are left in build/test-logs. Exits 1 when anything failed.
 """
 
@@ -12,7 +12,6 @@ import concurrent.futures
 import json
 import os
 import pathlib
-import re
 import shlex
 import shutil
 import subprocess
@@ -21,12 +20,10 @@ import tomllib
 
 import check_structure
 import gate
+import threaded_tests
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 SANITIZERS = ("asan-ubsan", "tsan")
-# What starts threads: the library's own, and what others start.
-THREADS = re.compile(r'#include <(thread|future)>|std::(jthread|thread|async)\b|'
-                     r'#include "(darkroom/(stream/|web/http)|support/(scripted_server|stub_dns|interleaver|rank_threads|download_web))')
 STEPS = ("structure", "format", "release", "integration", "acceptance", "gate", *SANITIZERS, "cuda")
 
 
@@ -44,19 +41,13 @@ def has_torch(preset: str) -> bool:
     return True
 
 
-def starts_threads(module: str) -> bool:
-    """Whether a module or its tests start threads; ThreadSanitizer has nothing to say of others."""
-    folders = (ROOT / "src" / module, ROOT / "include" / "darkroom" / module, ROOT / "tests" / "unit" / module)
-    return any(THREADS.search(path.read_text(encoding="utf-8")) for folder in folders for path in folder.rglob("*.*") if path.suffix in (".h", ".cpp"))
-
-
 def expected_programs(preset: str) -> list[str]:
     """The test programs that a preset must give, from the folders of tests and deps.toml; CMake is not asked."""
     table = tomllib.loads((ROOT / "deps.toml").read_text(encoding="utf-8"))["modules"]
     tested = {folder.name for folder in (ROOT / "tests" / "unit").iterdir() if folder.is_dir()} | (table.keys() - check_structure.WITHOUT_UNIT_TESTS)
     programs = [f"{name}_test" for name in tested if has_torch(preset) or not needs_torch(name, table)]
     if preset == "tsan":
-        return sorted(f"{name}_test" for name in tested if f"{name}_test" in programs and starts_threads(name))
+        return sorted(f"{name}_test" for name in tested if f"{name}_test" in programs and threaded_tests.threaded_tests(name))
     if preset == "asan-ubsan" and "plugin" in table:  # Its kernels on the CPU (tests/kernel_emulation): without the sanitizers it sees less.
         programs.append("kernel_emulation_test")
     return sorted(programs)
@@ -71,7 +62,7 @@ def expected_scripts() -> list[pathlib.Path]:
 
 def build_command(preset: str) -> list:
     extension = ["python"] if preset == "release" and (ROOT / "python" / "CMakeLists.txt").exists() else []  # No part of `all`.
-    targets = expected_programs(preset) if preset == "tsan" else ["all", *extension]
+    targets = expected_programs(preset) if preset in SANITIZERS else ["all", *extension]
     return [ROOT / "tools" / "build" / "build.sh", preset, *targets]
 
 
@@ -140,7 +131,7 @@ def main() -> None:
         builds.wait()
     for preset in SANITIZERS:
         if preset in chosen and run.check(f"build {preset}", build_command(preset)):
-            run_unit_tests(run, preset, side_by_side=len(os.sched_getaffinity(0)))  # Most have one thread.
+            run_unit_tests(run, preset, side_by_side=len(os.sched_getaffinity(0)) + 1)  # Most have one thread, or wait.
     if "cuda" in chosen:
         run_cuda(run)
     sys.exit(0 if run.finish() else 1)

@@ -9,6 +9,7 @@
 #include "darkroom/web/url_hop.h"
 #include "issued_keys.h"
 #include "key_process.h"
+#include "s3_signature.h"
 #include "sha1.h"
 
 namespace darkroom {
@@ -72,8 +73,6 @@ std::string form_of(const std::vector<std::pair<std::string_view, std::string>>&
   }
   return body;
 }
-
-std::string domain_of(std::string_view region) { return region.starts_with("cn-") ? "amazonaws.com.cn" : "amazonaws.com"; }
 
 }  // namespace
 
@@ -203,7 +202,7 @@ Result<S3Keys> S3KeyIssuers::assume(std::string_view action, const Role& role, s
   std::string place = tools_.places.variable("AWS_ENDPOINT_URL_STS");
   place = place.empty() ? tools_.places.variable("AWS_ENDPOINT_URL") : place;
   if (place.empty()) {
-    place = region.empty() ? "https://sts.amazonaws.com" : fmt::format("https://sts.{}.{}", region, domain_of(region));
+    place = region.empty() ? "https://sts.amazonaws.com" : fmt::format("https://sts.{}.{}", region, aws_domain_of(region));
   }
   place.resize(place.ends_with('/') ? place.size() - 1 : place.size());
   const size_t host = place.find("://");
@@ -353,7 +352,7 @@ Result<S3Keys> S3KeyIssuers::ask_sign_on(const AwsSharedFiles& files, const std:
     return issuer_refused(who, "the sign-on has expired; " + login);
   }
   std::string place = tools_.places.variable("AWS_ENDPOINT_URL_SSO");
-  place = place.empty() ? fmt::format("https://portal.sso.{}.{}", region, domain_of(region)) : place;
+  place = place.empty() ? fmt::format("https://portal.sso.{}.{}", region, aws_domain_of(region)) : place;
   place.resize(place.ends_with('/') ? place.size() - 1 : place.size());
   const std::string url = fmt::format("{}/federation/credentials?{}", place, form_of({{"role_name", role}, {"account_id", account}}));
   Result<std::string> answer = fetch(who, issuer_request("GET", url, {{"x-amz-sso_bearer_token", token.token}}));

@@ -58,14 +58,11 @@ std::string without_own_port(const std::string& endpoint, std::string_view schem
   return endpoint.ends_with(port) ? endpoint.substr(0, endpoint.size() - port.size()) : endpoint;
 }
 
-struct S3Address {
-  std::string host;
-  std::string path;
-};
+}  // namespace
 
-S3Address address_of(const S3Options& options, const std::string& region, const S3Name& name) {
-  const std::string host =
-      options.endpoint.empty() ? fmt::format("s3.{}.amazonaws.com", region) : without_own_port(options.endpoint, options.scheme);
+S3Address address_of(const S3Options& options, std::string_view region, const S3Name& name) {
+  const std::string host = options.endpoint.empty() ? fmt::format("s3.{}.{}", region, aws_domain_of(region))
+                                                    : without_own_port(options.endpoint, options.scheme);
   // A certificate for *.HOST is not one for a bucket with dots.
   const bool has_own_host = options.endpoint.empty() ? name.bucket.find('.') == std::string::npos : !options.path_style;
   if (has_own_host) {
@@ -73,8 +70,6 @@ S3Address address_of(const S3Options& options, const std::string& region, const 
   }
   return {.host = host, .path = name.key.empty() ? "/" + name.bucket : fmt::format("/{}/{}", name.bucket, name.key)};
 }
-
-}  // namespace
 
 Status S3Options::validate() const {
   if (scheme != "https" && scheme != "http") {

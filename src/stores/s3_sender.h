@@ -25,6 +25,15 @@ namespace darkroom {
 /// The keys to sign with; nothing: requests are not signed. `anew`: those that were given last have expired. Any thread.
 using S3KeySource = std::function<Result<std::optional<S3Keys>>(bool anew)>;
 
+struct S3Address {
+  std::string host;  ///< With the port unless it is the scheme's own.
+  std::string path;
+};
+
+/// Where requests for an object go: to a host of the bucket's own, of AWS where no endpoint is given; the bucket is in the path where
+/// `path_style` says so, and where it has dots on AWS, whose certificate (*.HOST) is none for it.
+S3Address address_of(const S3Options& options, std::string_view region, const S3Name& name);
+
 /// Signs requests, sends them, and tries again what may pass; where the tries are over because a bucket that answered before cannot be
 /// reached, waits for it (StoreTools::outage_patience) and tries anew. After the stop of the tools: S3Patience::kLeast whatever a call
 /// says, and the time of all that get no answer that stands together. Thread safety: any thread.

@@ -66,6 +66,8 @@ Status set_one(std::string_view name, const std::string& value, S3Options& optio
   }
   if (name == "anonymous" && (value == "true" || value == "false")) {
     options.anonymous = value == "true";
+  } else if (name == "force_virtual_addressing" && (value == "true" || value == "false")) {
+    options.path_style = value == "false";
   } else if (name == "scheme" && (value == "http" || value == "https")) {
     options.scheme = value;
   } else if (name == "region" && !value.empty()) {
@@ -77,10 +79,12 @@ Status set_one(std::string_view name, const std::string& value, S3Options& optio
   } else if (const auto tries = read_count(value); name == "tries" && tries) {
     options.max_tries = *tries;
   } else {
-    constexpr std::string_view kShown[] = {"scheme", "anonymous", "timeout", "tries"};  // No secrets of any kind.
+    constexpr std::string_view kShown[] = {"scheme", "anonymous", "force_virtual_addressing", "timeout",
+                                           "tries"};  // No secrets of any kind.
     const bool is_shown = std::ranges::find(kShown, name) != std::end(kShown);
     return bad_setting(
-        "there are endpoint_override, region, scheme (http, https), profile, anonymous (true, false), timeout (20s, 500ms) and tries (8)",
+        "there are endpoint_override, force_virtual_addressing (true, false), region, scheme (http, https), profile, anonymous (true, "
+        "false), timeout (20s, 500ms) and tries (8)",
         is_shown ? fmt::format("{}={}", name, value) : fmt::format("{}=...", name));
   }
   return Status::ok();

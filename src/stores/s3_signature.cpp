@@ -165,6 +165,8 @@ Status check_header_values(const S3Request& request) {
 
 }  // namespace
 
+std::string_view aws_domain_of(std::string_view region) { return region.starts_with("cn-") ? "amazonaws.com.cn" : "amazonaws.com"; }
+
 std::string encode_s3_value(std::string_view text) { return encode_bytes(text, "-._~"); }
 
 std::string encode_s3_path(std::string_view path) { return encode_bytes(path, "-._~/"); }

@@ -55,6 +55,9 @@ struct SigningScope {
   std::string service = "s3";
 };
 
+/// Under which name AWS serves a region: "amazonaws.com", those of China "amazonaws.com.cn".
+std::string_view aws_domain_of(std::string_view region);
+
 using WallTime = std::chrono::system_clock::time_point;
 
 /// The headers that authenticate `request`, to be sent besides request.headers: x-amz-content-sha256, x-amz-date,

@@ -71,7 +71,8 @@ Status check_names(std::string_view path) {
 
 /// Settings of a store stand behind the last "?" of an s3:// address, as NAME=VALUE; elsewhere "?" belongs to a key or a pattern.
 std::pair<std::string_view, std::string_view> split_settings(std::string_view place) {
-  constexpr std::string_view kSettings[] = {"endpoint_override=", "region=", "scheme=", "profile=", "anonymous=", "timeout=", "tries="};
+  constexpr std::string_view kSettings[] = {
+      "endpoint_override=", "force_virtual_addressing=", "region=", "scheme=", "profile=", "anonymous=", "timeout=", "tries="};
   const size_t mark = place.rfind('?');
   const std::string_view settings = mark == std::string_view::npos ? "" : place.substr(mark + 1);
   const bool is_settings = std::ranges::any_of(kSettings, [&](std::string_view name) { return settings.starts_with(name); });

@@ -341,11 +341,18 @@ TEST(s3_settings, tell_how_long_and_how_often_a_store_is_asked) {
   }
 }
 
+TEST(s3_settings, tell_whether_buckets_have_hosts_of_their_own) {
+  const auto nothing = [](const std::string&) { return std::optional<std::string>(); };
+  EXPECT_TRUE(read_s3_settings("endpoint_override=host", nothing)->path_style);
+  EXPECT_FALSE(read_s3_settings("force_virtual_addressing=true&endpoint_override=host", nothing)->path_style);
+  EXPECT_TRUE(read_s3_settings("endpoint_override=host&force_virtual_addressing=false", nothing)->path_style);
+}
+
 TEST(s3_settings, refuse_what_is_none) {
   const auto nothing = [](const std::string&) { return std::optional<std::string>(); };
-  for (const char* settings :
-       {"region", "region=", "region=%2", "scheme=ftp", "anonymous=1", "anonymous=maybe", "profile=", "other=1",
-        "endpoint_override=", "endpoint_override=host/path", "endpoint_override=user@host", "region=x&&scheme=http"}) {
+  for (const char* settings : {"region", "region=", "region=%2", "scheme=ftp", "anonymous=1", "anonymous=maybe",
+                               "force_virtual_addressing=1", "profile=", "other=1", "endpoint_override=", "endpoint_override=host/path",
+                               "endpoint_override=user@host", "region=x&&scheme=http"}) {
     EXPECT_EQ(read_s3_settings(settings, nothing).status().code(), StatusCode::kInvalidArgument) << settings;
   }
   const auto bad = [](const std::string& name) {

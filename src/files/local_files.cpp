@@ -194,12 +194,8 @@ int own_descriptor(const std::string& path) {
 class LocalFileSystem final : public FileSystem {
  public:
   Result<std::unique_ptr<InputFile>> open_input(const std::string& path) override {
-    struct stat status {};
-    if (::stat(path.c_str(), &status) == 0 && (S_ISFIFO(status.st_mode) || S_ISSOCK(status.st_mode))) {
-      // To open one may take for ever; and whatever is read here is read at offsets.
-      return Status::failed_precondition("cannot read a pipe or socket; write it to a file first (path):", path);
-    }
     Descriptor descriptor = open_descriptor(path, O_RDONLY);
+    struct stat status {};
     if (!descriptor.is_open() || ::fstat(descriptor.number(), &status) != 0) {
       return status_of_errno(errno, "open", path);
     }

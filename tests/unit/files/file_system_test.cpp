@@ -205,15 +205,6 @@ TEST(LocalFiles, refuses_a_loop_of_links) {
   EXPECT_EQ(local_files().list_tree(folder.path()).status().code(), StatusCode::kFailedPrecondition);
 }
 
-TEST(LocalFiles, refuses_pipes_at_once) {
-  const TemporaryFolder folder;
-  const std::string pipe = folder.path("images.parquet");
-  ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
-  const Status refused = local_files().open_input(pipe).status();  // Nobody writes to it.
-  EXPECT_EQ(refused.code(), StatusCode::kFailedPrecondition);
-  EXPECT_THAT(refused.message(), testing::AllOf(HasSubstr("pipe"), HasSubstr(pipe)));
-}
-
 TEST(LocalFiles, reads_files_that_state_no_size) { EXPECT_THAT(read_file(local_files(), "/proc/self/status").value(), HasSubstr("Pid:")); }
 
 }  // namespace

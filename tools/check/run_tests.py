@@ -74,14 +74,19 @@ def start_sanitizer_builds(presets: list[str]) -> subprocess.Popen | None:
     return subprocess.Popen(["nice", "-n", "19", "sh", "-c", command], cwd=ROOT, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 
 
-def run_unit_tests(run: gate.Gate, preset: str, side_by_side: int = 1) -> None:
-    with concurrent.futures.ThreadPoolExecutor(side_by_side) as threads:
+def run_side_by_side(run_one, names: list, num: int) -> None:
+    """`num` at a time; none is started any more after Ctrl-C."""
+    with concurrent.futures.ThreadPoolExecutor(num) as threads:
         try:
-            list(threads.map(lambda program: run.test_program(ROOT / "build" / preset, program), expected_programs(preset)))
+            list(threads.map(run_one, names))
         except BaseException:  # Ctrl-C reaches this thread alone.
             threads.shutdown(wait=False, cancel_futures=True)
             gate.kill_running_programs()
             raise
+
+
+def run_unit_tests(run: gate.Gate, preset: str, num: int) -> None:
+    run_side_by_side(lambda program: run.test_program(ROOT / "build" / preset, program), expected_programs(preset), num)
 
 
 def run_release(run: gate.Gate) -> bool:
@@ -118,11 +123,11 @@ def main() -> None:
         run.check("format", [ROOT / "tools" / "check" / "check_format.sh"])
     is_built = "release" not in chosen or run_release(run)
     builds = start_sanitizer_builds([preset for preset in SANITIZERS if preset in chosen])
+    cores = len(os.sched_getaffinity(0))  # Most programs and scripts have one thread, or wait.
     if is_built and "release" in chosen:
-        run_unit_tests(run, "release")
+        run_unit_tests(run, "release", cores)
     if is_built and "integration" in chosen:
-        for script in expected_scripts():
-            run.test_script(ROOT / ".venv" / "bin" / "python", script)
+        run_side_by_side(lambda script: run.test_script(ROOT / ".venv" / "bin" / "python", script), expected_scripts(), min(cores, 2))
     if is_built and "acceptance" in chosen:
         run.test_script(ROOT / ".venv" / "bin" / "python", ROOT / "tests" / "acceptance" / "acceptance.py", gate.CHECK_SECONDS)
     if "gate" in chosen:
@@ -131,7 +136,7 @@ def main() -> None:
         builds.wait()
     for preset in SANITIZERS:
         if preset in chosen and run.check(f"build {preset}", build_command(preset)):
-            run_unit_tests(run, preset, side_by_side=len(os.sched_getaffinity(0)) + 1)  # Most have one thread, or wait.
+            run_unit_tests(run, preset, cores + 1)
     if "cuda" in chosen:
         run_cuda(run)
     sys.exit(0 if run.finish() else 1)

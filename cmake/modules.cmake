@@ -20,8 +20,8 @@ function(darkroom_module name)
     set_target_properties(darkroom_${name} PROPERTIES UNITY_BUILD OFF)
     target_compile_options(darkroom_${name} PRIVATE -O1 -w)
   endif()
-  if(DARKROOM_SANITIZE AND name MATCHES "^(image|text)$")
-    target_compile_options(darkroom_${name} PRIVATE -O1)  # Loops over every pixel and character: there, what -O0 saves is lost again.
+  if(DARKROOM_SANITIZE AND name MATCHES "^(image|tables|text)$")
+    target_compile_options(darkroom_${name} PRIVATE -O1)  # Loops over every pixel, character and byte: there, what -O0 saves is lost again.
   endif()
   if(module_TORCH)
     darkroom_use_torch(darkroom_${name})

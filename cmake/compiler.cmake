@@ -32,8 +32,8 @@ if(DARKROOM_ASSERTIONS)
 endif()
 
 if(DARKROOM_SANITIZE)
-  # -Wno-maybe-uninitialized: GCC's manual says that it warns falsely of instrumented code (an empty std::optional was the case).
   add_compile_options(-fsanitize=${DARKROOM_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all)
+  # GCC's manual says that it warns falsely of instrumented code (an empty std::optional was the case).
   target_compile_options(darkroom_flags INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-Wno-maybe-uninitialized>)
   if(DARKROOM_SANITIZE MATCHES "undefined" AND CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
     # These four are two fifths of the compiler's time. AddressSanitizer sees what a null or stale pointer or one beyond its object does;

@@ -3,7 +3,7 @@
 
 usage: threaded_tests.py MODULE    prints the sources of tests/unit/MODULE that the preset `tsan` compiles, a line each
 A module is tested there if it or its tests start threads, by themselves or through what exists for that; of its tests, those that reach a source that starts
-threads: themselves, the headers that they include, the sources of their names, and what these include. A source without tests is kept for those that are.
+threads: themselves, the headers that they include, the sources of their names, and what these include.
 cmake/modules.cmake compiles what this prints; run_tests.py expects a program where it prints anything.
 """
 
@@ -17,7 +17,6 @@ STARTS = re.compile(r"#include <(thread|future)>|std::(jthread|thread|async)\b")
 STARTS_IN_MODULE = re.compile(
     STARTS.pattern + r'|#include "(darkroom/(stream/|web/http)|support/(scripted_server|stub_dns|interleaver|rank_threads|download_web))')
 INCLUDE = re.compile(r'^#include "([^"]+)"', re.MULTILINE)
-TEST = re.compile(r"^(TYPED_)?TEST(_[FP])?\(", re.MULTILINE)
 
 
 @functools.cache
@@ -30,9 +29,9 @@ def included(source: pathlib.Path) -> tuple[pathlib.Path, ...]:
     """Headers of the house that a source includes, and the sources of their names."""
     found = []
     for name in INCLUDE.findall(text_of(source)):
-        stem = name.removeprefix("darkroom/").removesuffix(".h")
-        candidates = [ROOT / folder / name for folder in ("include", "src", "tests")] + [ROOT / folder / f"{stem}.cpp" for folder in ("src", "tests")]
-        found += [path for path in (*candidates, source.parent / name) if path.is_file()]
+        private = [folder / name for folder in (ROOT / "src", ROOT / "tests", source.parent)]
+        of_its_name = [path.with_suffix(".cpp") for path in (ROOT / "src" / name.removeprefix("darkroom/"), *private)]
+        found += [path for path in (ROOT / "include" / name, *private, *of_its_name) if path.is_file()]
     return tuple(found)
 
 
@@ -54,10 +53,7 @@ def threaded_tests(module: str) -> list[pathlib.Path]:
     folders = (ROOT / "src" / module, ROOT / "include" / "darkroom" / module, ROOT / "tests" / "unit" / module)
     if not any(STARTS_IN_MODULE.search(text_of(path)) for folder in folders for path in folder.rglob("*.*") if path.suffix in (".h", ".cpp")):
         return []
-    sources = sorted((ROOT / "tests" / "unit" / module).glob("*.cpp"))
-    tests = [source for source in sources if TEST.search(text_of(source))]
-    threaded = [test for test in tests if starts_threads(test)]
-    return sorted({*threaded, *sources} - {*tests} | {*threaded}) if threaded else []
+    return [source for source in sorted((ROOT / "tests" / "unit" / module).glob("*.cpp")) if starts_threads(source)]
 
 
 if __name__ == "__main__":

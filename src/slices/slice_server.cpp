@@ -188,7 +188,7 @@ class SliceServer::Loop {
       answers.swap(answers_);
     }
     for (auto& [number, frame] : answers) {
-      const auto found = std::ranges::find_if(connections_, [&](const auto& connection) { return connection->number() == number; });
+      const auto found = std::ranges::find(connections_, number, [](const auto& connection) { return connection->number(); });
       if (found != connections_.end()) {
         (*found)->send_answer(std::move(frame));
       }

@@ -42,9 +42,9 @@ check_machine() {
   # shellcheck disable=SC1090,SC1091
   release=$(. "${OS_RELEASE:-/etc/os-release}" 2>/dev/null && printf '%s %s' "${ID:-unknown}" "${VERSION_ID:-}") || release=unknown
   case $release in
-    'debian 12' | 'debian 13') is_known_debian=yes ;;
+    'debian 12' | 'debian 13') known_debian=$release ;;
     *)
-      is_known_debian=
+      known_debian=
       missing=$(missing_by_hand)
       [ -z "$missing" ] ||
         fail "packages are known for Debian 12 and 13 only; this is $release. Install these by hand (NAME.pc: the library's headers; a path: a file that must lie there) and run" \
@@ -54,11 +54,11 @@ check_machine() {
   esac
 }
 
-missing_packages() { # missing_packages LIST: of the Debian packages that this file names.
+missing_packages() { # missing_packages LIST...: of the Debian packages that these files name.
   local package
   while read -r package; do
     dpkg-query -W -f '${Status}' "$package" 2>/dev/null | grep -q 'install ok installed' || printf '%s\n' "$package"
-  done <"$1"
+  done < <(cat "$@")
 }
 
 # install_packages LABEL LOG PACKAGE...: as the root that the caller's as_root makes of us. Waits for another apt, as a machine's own after
@@ -94,15 +94,17 @@ install_apt_packages() {
 }
 
 # What some checks want: a real S3 server, a real browser. Without them they are skipped and say so, so nothing here ends the setup.
+# And the compiler that builds the sanitizers' programs faster, where Debian has the one that was tried (cmake/sanitizer_toolchain.cmake).
 install_test_packages() {
-  local missing as_root=()
-  mapfile -t missing < <(missing_packages requirements/apt_test.txt)
+  local missing as_root=() lists=(requirements/apt_test.txt)
+  [ "$kind-$known_debian" != 'test-debian 12' ] || lists+=(requirements/apt_sanitizers.txt)
+  mapfile -t missing < <(missing_packages "${lists[@]}")
   [ ${#missing[@]} -gt 0 ] || return 0
   [ "$(id -u)" -eq 0 ] || as_root=(sudo -n)
   "${as_root[@]}" apt-get update -qq || say "apt-get update failed; the lists of before are used"
-  say "installing ${missing[*]} (up to 300 MB) for the checks on a real S3 server, in a real browser and on a real Prometheus"
+  say "installing ${missing[*]} (up to 350 MB) for the checks on a real S3 server, in a real browser and on a real Prometheus, and the sanitizers"
   install_packages "setup: packages of the tests" "$logs/apt_test.log" "${missing[@]}" ||
-    say "they could not be installed ($logs/apt_test.log); those checks will be skipped"
+    say "they could not be installed ($logs/apt_test.log); those checks will be skipped, and g++ builds for the sanitizers"
 }
 
 # The first Python among the versions that the locks hold wheels for.
@@ -212,12 +214,12 @@ if [ "$kind" = test ]; then
   # shellcheck disable=SC2086
   check_room $test_megabytes
 fi
-if [ -n "$is_known_debian" ]; then
+if [ -n "$known_debian" ]; then
   install_apt_packages
   tools/corpus/fetch_font.sh || say "the demo's pictures will be those of the installed font (docs/corpus.md)"
 fi
 install_environment .venv requirements/build.txt
-if [[ $kind = @(test|acceptance) ]] && [ -n "$is_known_debian" ]; then
+if [[ $kind = @(test|acceptance) ]] && [ -n "$known_debian" ]; then
   install_test_packages
 fi
 if [ "$kind" = parity ]; then

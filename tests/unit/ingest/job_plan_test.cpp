@@ -27,6 +27,7 @@ thread_local int64_t allocated_bytes = 0;
 
 }  // namespace
 
+#if !defined(__SANITIZE_THREAD__)  // Whose runtime in clang has both already; there nothing is counted.
 // Not inlined: the compiler would see a call of free() for what new gave. Both forms, because one delete takes back what either gave.
 [[gnu::noinline]] void* operator new(size_t num_bytes, const std::nothrow_t&) noexcept {
   allocated_bytes += static_cast<int64_t>(num_bytes);
@@ -40,6 +41,7 @@ thread_local int64_t allocated_bytes = 0;
 }
 [[gnu::noinline]] void operator delete(void* memory) noexcept { std::free(memory); }
 [[gnu::noinline]] void operator delete(void* memory, size_t) noexcept { std::free(memory); }
+#endif
 
 namespace darkroom {
 namespace {

@@ -42,13 +42,13 @@ if(DARKROOM_SANITIZE)
       add_compile_options(-fno-sanitize=null,alignment,object-size,vptr)
     endif()
   else()
-    # Names of inlined functions as suppressions have them, with their namespaces.
-    add_compile_options(-fdebug-info-for-profiling)
     # g++'s names, by which tests ask.
     if(DARKROOM_SANITIZE MATCHES "address")
       add_compile_definitions(__SANITIZE_ADDRESS__=1)
     elseif(DARKROOM_SANITIZE MATCHES "thread")
       add_compile_definitions(__SANITIZE_THREAD__=1)
+      # Inlined functions, too, have their whole names in stacks, by which they are suppressed.
+      add_compile_options(-fdebug-info-for-profiling)
     endif()
     if(DARKROOM_SANITIZE MATCHES "undefined")
       # A library that is opened by name has its own types for what its functions take.

@@ -126,12 +126,12 @@ def main() -> None:
     cores = len(os.sched_getaffinity(0))  # Most programs and scripts have one thread, or wait.
     if is_built and "release" in chosen:
         run_unit_tests(run, "release", cores)
-    if is_built and "integration" in chosen:
-        run_side_by_side(lambda script: run.test_script(ROOT / ".venv" / "bin" / "python", script), expected_scripts(), min(cores, 2))
+    scripts = [(script, gate.PROGRAM_SECONDS) for script in expected_scripts() if is_built and "integration" in chosen]
     if is_built and "acceptance" in chosen:
-        run.test_script(ROOT / ".venv" / "bin" / "python", ROOT / "tests" / "acceptance" / "acceptance.py", gate.CHECK_SECONDS)
+        scripts.append((ROOT / "tests" / "acceptance" / "acceptance.py", gate.CHECK_SECONDS))
     if "gate" in chosen:
-        run.test_script(ROOT / ".venv" / "bin" / "python", ROOT / "tests" / "gate" / "gate_test.py", gate.CHECK_SECONDS)
+        scripts.append((ROOT / "tests" / "gate" / "gate_test.py", gate.CHECK_SECONDS))
+    run_side_by_side(lambda script: run.test_script(ROOT / ".venv" / "bin" / "python", *script), scripts, min(cores, 2))
     if builds is not None:
         builds.wait()
     for preset in SANITIZERS:

@@ -171,6 +171,19 @@ esac""")
         done = self.machine.run("tools/build/setup.sh", "test")
         self.assertIn("needs 3650 MB more on this disk (build/release 150 MB, build/tsan 1000 MB, ", done.stderr)
 
+    def test_the_sanitizers_compiler_is_installed_where_it_was_tried(self) -> None:
+        self.stand_in_python("exit 0")
+        self.machine.command("df", "echo Avail; echo 100000")
+        self.machine.command("apt-get", 'echo "$*" >>"$(dirname "$0")/../asked"')
+        self.machine.command("sudo", "")
+        self.machine.command("dpkg-query", """case "$4" in clang-14 | llvm | libclang-rt-14-dev) exit 1 ;; esac
+echo install ok installed""")
+        asked = self.machine.root / "asked"
+        for version, kind, is_asked_for in ((13, "test", False), (12, "acceptance", False), (12, "test", True)):
+            (self.machine.root / "os-release").write_text(f"ID=debian\nVERSION_ID={version}\n")
+            self.assertEqual(self.machine.run("tools/build/setup.sh", kind).returncode, 0)
+            self.assertEqual(asked.exists() and "clang-14 libclang-rt-14-dev llvm\n" in asked.read_text(), is_asked_for, (version, kind))
+
     def test_a_changed_lock_makes_the_environment_anew(self) -> None:
         self.stand_in_python("exit 0")
         self.assertEqual(self.machine.setup().returncode, 0)

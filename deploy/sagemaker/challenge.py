@@ -4,6 +4,7 @@
     challenge.py CONFIG.toml                    prints every request, sends none
     challenge.py CONFIG.toml --execute          sends them in order and waits; run again after any interruption, it goes on
     challenge.py CONFIG.toml --execute --only STEP...   some steps, or stages, only
+    challenge.py CONFIG.toml --remove [--execute]       takes away what costs until it is removed: the endpoint with what it is made of, the file system
 
 CONFIG.toml: deploy/sagemaker/challenge.toml is one to copy. Names of jobs come from the config, so what is there is found and waited for,
 never started twice; a failed job is named with the platform's reason and ends the script (remove or rename it to try again). Every job is
@@ -21,6 +22,7 @@ import re
 import sys
 import time
 import tomllib
+from collections.abc import Callable
 
 CHECKPOINTS = "/opt/ml/checkpoints"
 DATA = "/opt/ml/input/data"
@@ -31,6 +33,8 @@ TRAIN_AND_EXPORT = ('darkroom train "$@"; set -- {checkpoints}/checkpoints/step-
                     'darkroom models export "$1" /tmp/model --ema; cp -r /tmp/model/. /opt/ml/model/')
 # Of the platform's patterns, which Python's `re` does not know.
 UNICODE_CLASSES = {r"\p{L}": "a-zA-Z\u00c0-\uffff", r"\p{N}": "0-9", r"\p{Z}": " \u00a0"}
+# In place of what the platform tells.
+EXAMPLE_ANSWER = {"FileSystems": [{"FileSystemId": "fs-0123456789abcdef0", "LustreConfiguration": {"MountName": "mount"}}]}
 # What a config must have, section by section; another key is a mistake.
 FIELDS = {
     "account": {"region": str, "role_arn": str, "image_uri": str, "subnets": list, "security_groups": list},
@@ -71,6 +75,7 @@ class Step:
     failed: frozenset[str]
     reason: str = "FailureReason"
     stage: str = ""  # Steps of one stage run side by side; empty: the step's own name.
+    remove: Callable[[dict], Request] | None = None  # Of the answer to `describe`. Jobs end by themselves and have none.
 
     def __post_init__(self) -> None:
         self.stage = self.stage or self.name
@@ -161,7 +166,8 @@ def file_system_step(config: dict) -> Step:
         "Tags": [{"Key": "Name", "Value": name}],
     }
     return Step("fsx", Request("fsx", "create_file_system", create), Request("fsx", "describe_file_systems", {}), ("FileSystems", "*", "Lifecycle"),
-                frozenset({"AVAILABLE"}), frozenset({"FAILED", "MISCONFIGURED"}), "FailureDetails")
+                frozenset({"AVAILABLE"}), frozenset({"FAILED", "MISCONFIGURED"}), "FailureDetails",
+                remove=lambda answer: Request("fsx", "delete_file_system", {"FileSystemId": answer["FileSystems"][0]["FileSystemId"]}))
 
 
 def data_channel(config: dict, name: str, folder: str, file_system: dict | None) -> dict:
@@ -211,13 +217,19 @@ def endpoint_steps(config: dict, archive: str) -> list[Step]:
     variant = {"VariantName": "own", "ModelName": name, "InstanceType": chosen["instance_type"], "InitialInstanceCount": chosen["instances"],
                "ContainerStartupHealthCheckTimeoutInSeconds": 600}
     there = frozenset({"there"})
+
+    def removal(operation: str, **parameters: str) -> Callable[[dict], Request]:
+        return lambda _answer: Request("sagemaker", operation, parameters)
+
     return [
-        Step("model", Request("sagemaker", "create_model", model), Request("sagemaker", "describe_model", {"ModelName": name}), (), there, frozenset()),
+        Step("model", Request("sagemaker", "create_model", model), Request("sagemaker", "describe_model", {"ModelName": name}), (), there, frozenset(),
+             remove=removal("delete_model", ModelName=name)),
         Step("endpoint-config", Request("sagemaker", "create_endpoint_config", {"EndpointConfigName": name, "ProductionVariants": [variant]}),
-             Request("sagemaker", "describe_endpoint_config", {"EndpointConfigName": name}), (), there, frozenset()),
+             Request("sagemaker", "describe_endpoint_config", {"EndpointConfigName": name}), (), there, frozenset(),
+             remove=removal("delete_endpoint_config", EndpointConfigName=name)),
         Step("endpoint", Request("sagemaker", "create_endpoint", {"EndpointName": name, "EndpointConfigName": name}),
              Request("sagemaker", "describe_endpoint", {"EndpointName": name}), ("EndpointStatus",), frozenset({"InService"}),
-             frozenset({"Failed", "OutOfService", "RollbackFailed"})),
+             frozenset({"Failed", "OutOfService", "RollbackFailed"}), remove=removal("delete_endpoint", EndpointName=name)),
     ]
 
 
@@ -252,7 +264,7 @@ def check_requests(steps: list[Step]) -> list[str]:
 
     session, wrong = botocore.session.get_session(), []
     for step in steps:
-        for request in (step.create, step.describe):
+        for request in (step.create, step.describe, *([step.remove(EXAMPLE_ANSWER)] if step.remove else [])):
             operation = "".join(word.capitalize() for word in request.operation.split("_"))
             shape = session.get_service_model(request.service).operation_model(operation).input_shape
             report = botocore.validate.ParamValidator().validate(request.parameters, shape)
@@ -350,13 +362,14 @@ def parse_arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("config", type=pathlib.Path)
     parser.add_argument("--execute", action="store_true", help="send the requests")
+    parser.add_argument("--remove", action="store_true", help="instead of making them, take away the endpoint and the file system, last made first")
     parser.add_argument("--only", nargs="+", metavar="STEP", help="these steps only")
     return parser.parse_args()
 
 
 def example_steps(config: dict) -> list[Step]:
     """With names in place of those that the platform will tell."""
-    file_system = {"FileSystemId": "fs-0123456789abcdef0", "LustreConfiguration": {"MountName": "mount"}} if config["training"]["fsx_gb"] else None
+    file_system = EXAMPLE_ANSWER["FileSystems"][0] if config["training"]["fsx_gb"] else None
     return all_steps(config, file_system, place(config, "output/TRAINING-JOB/output/model.tar.gz"))
 
 
@@ -380,22 +393,39 @@ def execute(config: dict, platform: Platform, only: list[str] | None) -> None:
         platform.finish_together([step for step in steps if step.stage == stage])
 
 
+def removed_steps(config: dict, only: list[str] | None) -> list[Step]:
+    """Those that cost until they are taken away, the last made first. Errors: ConfigError, also of a step that is none of them."""
+    removable = [step for step in example_steps(config) if step.remove]
+    return list(reversed(chosen_steps(removable, only)))
+
+
+def take_away(config: dict, platform: Platform, only: list[str] | None) -> None:
+    for step in removed_steps(config, only):
+        answer = platform.look(step)
+        if answer is None:
+            print(f"{step.name}: is not there", flush=True)
+            continue
+        request = step.remove(answer)
+        print(f"{step.name}: {request.operation}", flush=True)
+        platform.ask(request)
+
+
 def main() -> int:
     arguments = parse_arguments()
     try:
         config = read_config(arguments.config)
-        steps = chosen_steps(example_steps(config), arguments.only)
+        steps = removed_steps(config, arguments.only) if arguments.remove else chosen_steps(example_steps(config), arguments.only)
         if wrong := check_requests(steps):
             raise ConfigError("the platform would refuse this:\n" + "\n".join(wrong))
         if not arguments.execute:
             for step in steps:
-                print(json.dumps({"step": step.name, "service": step.create.service, "operation": step.create.operation,
-                                  "parameters": step.create.parameters}, indent=2))
+                request = step.remove(EXAMPLE_ANSWER) if arguments.remove else step.create
+                print(json.dumps({"step": step.name, **dataclasses.asdict(request)}, indent=2))
             return 0
         import boto3
 
         clients = {service: boto3.client(service, region_name=config["account"]["region"]) for service in ("sagemaker", "fsx")}
-        execute(config, Platform(clients), arguments.only)
+        (take_away if arguments.remove else execute)(config, Platform(clients), arguments.only)
         return 0
     except ModuleNotFoundError as error:
         print(f"challenge: needs boto3: pip install boto3 ({error})", file=sys.stderr)

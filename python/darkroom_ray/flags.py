@@ -262,6 +262,11 @@ ACCEPTED_WITHOUT_EFFECT = ("--no-visualize-output", "--no-use-xformers", "--no-f
 UNHEARD = ("--quiet",)
 
 
+def is_refused(verb: str, name: str) -> bool:
+    """Of a name of REFUSALS."""
+    return verb in REFUSED_IN.get(name, VERBS)
+
+
 def flags_of(verb: str) -> dict[str, ClusterFlag]:
     return {flag.name: flag for flag in CLUSTER_FLAGS if verb in flag.verbs}
 
@@ -301,7 +306,7 @@ class ArgumentReader:
                 self.program.append(self.placed[place])
 
     def refuse(self, name: str) -> None:
-        if name in REFUSALS and self.verb in REFUSED_IN.get(name, VERBS):
+        if name in REFUSALS and is_refused(self.verb, name):
             raise Refused(REFUSALS[name])
 
     def take(self, name: str, value: str | None) -> None:

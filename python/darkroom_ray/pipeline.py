@@ -10,13 +10,14 @@ import tomllib
 
 from darkroom_ray.cluster import connected
 from darkroom_ray.flags import RUNS, VERBS, Refused, read_request
-from darkroom_ray.item_job import JobFailed
+from darkroom_ray.item_job import JobFailed, write_summary
 from darkroom_ray.program import read_arguments
 from darkroom_ray.progress import say
 from darkroom_ray.request import Request, without_secrets
 from darkroom_ray.stopping import Stopped, StopWatch
 
 PLACE = re.compile(r"\$\{([^}]*)\}")
+EXIT_USAGE = 2
 STAGE_KEYS = {"name", "verb", "arguments"}
 USAGE = """usage: darkroom-ray pipeline RECIPE.toml [--address HOST:PORT] [--report PATH.json]
 
@@ -102,11 +103,15 @@ def facts_of(given: dict[str, list[str]], summary: dict) -> dict:
 
 
 def write_report(path: str, recipe_path: str, stages: list[dict], start: float) -> None:
+    """Errors: Refused."""
     report = {"recipe": recipe_path, "seconds_total": time.monotonic() - start, "stages": stages}
-    with open(path + ".new", "w", encoding="utf-8") as file:
-        json.dump(report, file, indent=2)
-        file.write("\n")
-    os.replace(path + ".new", path)
+    try:
+        with open(path + ".new", "w", encoding="utf-8") as file:
+            json.dump(report, file, indent=2)
+            file.write("\n")
+        os.replace(path + ".new", path)
+    except OSError as error:
+        raise Refused(f"the report {path} cannot be written: {error.strerror}") from None
 
 
 class Pipeline:
@@ -117,10 +122,14 @@ class Pipeline:
 
     def request_of(self, stage: Stage, done: dict[str, dict]) -> Request:
         words = fill(stage, self.recipe, done, self.path)
-        return dataclasses.replace(read_request(stage.verb, words, os.getcwd(), os.environ.get("DARKROOM_PROGRAM", "")), address=self.address)
+        request = read_request(stage.verb, words, os.getcwd(), os.environ.get("DARKROOM_PROGRAM", ""))
+        if request.address:
+            raise Refused("all stages run on one cluster: name it once, `darkroom-ray pipeline --address HOST:PORT`")
+        return dataclasses.replace(request, address=self.address)
 
     def check(self) -> None:
-        """Every command line before the first one is run. Errors: Refused."""
+        """The report's place and every command line before the first one is run. Errors: Refused."""
+        write_report(self.report, self.path, [], self.start)
         done: dict[str, dict] = {}
         for stage in self.recipe.stages:
             try:
@@ -148,9 +157,13 @@ class Pipeline:
         summary: dict = {}
         try:
             code, summary = run_checked(request, given, stop)
+            write_summary(request.summary_path, summary)
         except (JobFailed, Stopped) as failure:
             code, record["error"] = failure.code, str(failure)
             say(f"stage {stage.name}: {failure}; run the same command again to go on")
+        except Refused as refusal:
+            code, record["error"] = EXIT_USAGE, str(refusal)
+            say(f"{self.path}: stage {stage.name}: {refusal}")
         self.records.append(record | {"exit_code": code, "seconds": time.monotonic() - start, **summary})
         write_report(self.report, self.path, self.records, self.start)
         return code, facts_of(given, summary)

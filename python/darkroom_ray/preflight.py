@@ -8,7 +8,7 @@ import dataclasses
 import math
 from collections.abc import Iterator
 
-from darkroom_ray.flags import REFUSALS, RUNS
+from darkroom_ray.flags import REFUSALS, RUNS, is_refused
 from darkroom_ray.request import MARKET_LABEL, Placement, Request
 
 ACCELERATOR_PREFIX = "accelerator_type:"
@@ -82,8 +82,9 @@ def check_amounts(request: Request, given: dict[str, list[str]], num_groups: int
         yield f"--accelerator-type {placement.accelerator_type} with no GPU: ask for --num-gpus-per-task 1, or leave the type out"
     if not placement.num_cpus and not placement.num_gpus and not placement.resources:
         yield f"{worker_name(request.verb)} that takes nothing of a node is started without end: ask for --num-cpus-per-task"
-    if "--retry-failed" in given:  # In a file of settings; flags.py refuses it on the command line.
-        yield REFUSALS["--retry-failed"]
+    for name in REFUSALS:
+        if name in given and is_refused(request.verb, name):  # In a file of settings; flags.py refuses it on the command line.
+            yield f"{name} in --config: {REFUSALS[name]}"
     yield from check_ranks(request, num_groups)
 
 

@@ -9,13 +9,12 @@ import platform
 import re
 import secrets
 import tomllib
-import urllib.parse
 
 from darkroom_ray.flags import RUNS, Refused
 from darkroom_ray.node_types import with_coming
 from darkroom_ray.preflight import Node, SeenPath, candidates, check_amounts, check_probes, check_resources
 from darkroom_ray.program import find_program, program_version
-from darkroom_ray.request import Request
+from darkroom_ray.request import Request, path_on_disk
 
 PROBE_SECONDS = float(os.environ.get("DARKROOM_RAY_PROBE_SECONDS", "60"))
 PATTERN = re.compile(r"[*?\[]")
@@ -40,11 +39,8 @@ def local_paths(given: dict[str, list[str]], names: tuple[str, ...]) -> list[str
     """Those of the places that lie on a disk, as paths; of a pattern its folder."""
     paths = []
     for name in names:
-        for word in given.get(name, []):
-            if word.startswith("file://"):
-                word = urllib.parse.unquote(word[len("file://") :])
-            if "://" not in word:
-                paths.append(folder_of_pattern(word) if PATTERN.search(word) else word)
+        for path in filter(None, map(path_on_disk, given.get(name, []))):
+            paths.append(folder_of_pattern(path) if PATTERN.search(path) else path)
     return paths
 
 
@@ -98,9 +94,9 @@ class Nonce:
         self.text = secrets.token_hex(8)
         self.files: list[str] = []
         self.made: list[str] = []
-        where = request.folder if os.path.isdir(request.folder) else "/"
         for path in written:
-            self.put(folder_of(request, os.path.join(where, path)))
+            if os.path.isabs(path) or os.path.isdir(request.folder):  # Else its node is told of (check_paths), and nothing is made elsewhere.
+                self.put(folder_of(request, os.path.join(request.folder, path)))
 
     def put(self, folder: str) -> None:
         missing = folder

@@ -4,15 +4,13 @@ import datetime
 import os
 import socket
 
-from darkroom_ray.request import Request
+from darkroom_ray.request import Request, path_on_disk
 
 
 def local_storage(request: Request, output: str) -> str:
     """The folder of Ray Train's own records of a run, beside the run's; "" where they are on a store."""
-    place = request.storage or output
-    if "://" in place and not place.startswith("file://"):
-        return ""
-    return os.path.join(request.folder, place.removeprefix("file://"), *([] if request.storage else ["_ray"]))
+    place = path_on_disk(request.storage or output)
+    return os.path.join(request.folder, place, *([] if request.storage else ["_ray"])) if place else ""
 
 
 def log_folder(request: Request, output: str) -> str:

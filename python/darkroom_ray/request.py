@@ -2,6 +2,7 @@
 
 import dataclasses
 import re
+import urllib.parse
 
 # Ray's own label of how a machine was bought; its values are "spot" and "on-demand".
 MARKET_LABEL = "ray.io/market-type"
@@ -12,6 +13,13 @@ USUAL_SERVICE = "darkroom"  # The name of a service that was given none.
 def without_secrets(word: str) -> str:
     """A word of a command line as it may be written down: addresses without user, password and query, which may be a signature."""
     return re.sub(r"(\w://)(?:[^/@?\s]*@)?([^?\s]*)(?:\?\S*)?", r"\1\2", word)
+
+
+def path_on_disk(place: str) -> str:
+    """Of a place of a command line: its path, from file:// too; "" where it is on a store."""
+    if place.startswith("file://"):
+        return urllib.parse.unquote(place.removeprefix("file://"))
+    return "" if "://" in place else place
 
 
 @dataclasses.dataclass(frozen=True)

@@ -1,22 +1,28 @@
 #!/usr/bin/env python3
-"""darkroom-ray without Ray: its flags, what is refused before anything is begun, who does which item, pipelines.
+"""darkroom-ray without Ray: its flags, what is refused before anything is begun, who does which item.
 
 usage: ray_unit_test.py
 """
 
+import _thread
 import dataclasses
 import io
 import itertools
+import json
+import signal
+import threading
+import time
 import types
 
 from cases import main, require, temporary_folder
-from ray_units import ROOT, VERSIONS, asked, item_request, node, refusal_of
+from ray_units import PATIENCE, ROOT, VERSIONS, asked, item_request, node, refusal_of
 
 from darkroom.item_child import read_item_numbers  # noqa: E402
-from darkroom_ray import flags, item_child, item_job, item_workers, items, node_types, pipeline, preflight, probe, program, progress  # noqa: E402
+from darkroom_ray import command, flags, item_child, item_job, item_workers, items, node_types, preflight, probe, program, program_log, progress  # noqa: E402
 from darkroom_ray.flags import read_request  # noqa: E402
 from darkroom_ray.preflight import Node, SeenPath  # noqa: E402
 from darkroom_ray.request import MARKET_LABEL, Placement, Request, without_secrets  # noqa: E402
+from darkroom_ray.stopping import Stopped  # noqa: E402
 
 # -- flags ------------------------------------------------------------------------------------------------------------
 
@@ -165,6 +171,8 @@ WRONG_REQUESTS = (
     ("ranks that share a GPU", asked("train", 2, num_gpus=0.5), {}, "ranks take a GPU each, not 0.5"),
     ("ranks of two GPUs", asked("train", 2, num_gpus=2), {}, "ranks take a GPU each, not 2"),
     ("failed rows to fetch again", asked("download"), {"--retry-failed": ["timeout"]}, "on one machine only"),
+    ("ranks by a file of settings", asked("train"), {"--nproc": ["2"]}, "--nproc in --config: the ranks are Ray's"),
+    ("items by a file of settings", asked("process"), {"--items": ["0-3"]}, "--items in --config: the cluster hands"),
     ("more ranks than gradient groups", asked("train", 4, num_cpus=1), {"--set": ["runtime.gradient_groups=2"]}, "gradient group"),
     ("more ranks than the recipe's gradient groups", asked("online", 2, num_cpus=1), {"RECIPE.toml": [str(ROOT / "recipes/tiny.toml")]}, "it is 1;"),
 )
@@ -288,6 +296,8 @@ def places_of_a_command_line_are_found() -> None:
     given = {"--metadata": ["a.parquet", "hf://datasets/x", "file:///data/b%20c", "in/part-*.parquet", "in/[ab]*/x", "/part-?", "*.csv"], "OUTPUT_URI": ["s3://b/out"]}
     require(probe.local_paths(given, probe.READ_PLACES["download"]) == ["a.parquet", "/data/b c", "in", "in", "/", "."], "inputs", probe.local_paths(given, probe.READ_PLACES["download"]))
     require(probe.local_paths(given, probe.WRITTEN_PLACES["download"]) == [], "outputs")
+    for output, want in (("file:///data/b%20c", "/data/b c/_ray"), ("run", "/here/run/_ray"), ("s3://b/run", "")):
+        require(program_log.local_storage(Request("train", (), folder="/here"), output) == want, "Ray Train's records", output)
 
 
 def a_node_looks_at_the_places_and_leaves_nothing() -> None:
@@ -302,6 +312,8 @@ def a_node_looks_at_the_places_and_leaves_nothing() -> None:
         require(not probe.look_around(request, [], ["new/out"], "another")["paths"][0].has_nonce, "any nonce is seen")
         nonce.remove()
         require(sorted(path.name for path in folder.iterdir()) == ["in"], "something stays", list(folder.iterdir()))
+        elsewhere = probe.Nonce(dataclasses.replace(request, folder=str(folder / "gone")), ["out-of-a-folder-that-is-not-here"])
+        require(not elsewhere.files and not elsewhere.made, "what is made where the command's folder is not", elsewhere.made)
         missing = probe.look_around(dataclasses.replace(request, program=str(folder / "none")), [], [], "")
         require("cannot be run here" in missing["problem"], "a missing program", missing)
 
@@ -420,6 +432,73 @@ def a_killed_program_has_no_result() -> None:
         require(program.run_to_summary(item_request(folder, "exit 3"))[0] == 3, "a program that ends by itself has one")
 
 
+# Works for five seconds, and when it is asked to end gives back what it had claimed.
+ENDS_IN_ORDER = """trap 'sleep 0.2; touch given-back; exit 143' TERM; touch begun; for i in $(seq 100); do sleep 0.05; done"""
+
+
+def wait_for_file(path) -> None:
+    end = time.monotonic() + PATIENCE
+    while not path.exists():
+        require(time.monotonic() < end, "never came:", path)
+        time.sleep(0.01)
+
+
+def a_stopped_encoder_ends_its_program_in_order() -> None:
+    with temporary_folder() as folder:
+        encoder = item_workers.Encoder(item_request(folder, ENDS_IN_ORDER))
+        failures: list[Exception] = []
+
+        def work() -> None:
+            try:
+                encoder.do([7])
+            except program.ProgramFailed as failure:
+                failures.append(failure)
+
+        working = threading.Thread(target=work)
+        working.start()
+        wait_for_file(folder / "begun")
+        encoder.stop()
+        require((folder / "given-back").exists(), "the program was not waited for")
+        working.join()
+        require([failure.code for failure in failures] == [143], "the call that was under way", failures)
+        item_workers.Encoder(item_request(folder, "exit 0")).stop()  # Nothing was asked of it.
+
+
+def a_cancelled_task_ends_its_program_in_order() -> None:
+    works = (item_workers.plan_items, lambda request: item_workers.do_items(request, [7]), item_workers.close_job)
+    for number, work in enumerate(works):
+        with temporary_folder() as folder:
+
+            def cancel(begun=folder / "begun") -> None:
+                wait_for_file(begun)
+                _thread.interrupt_main()  # As Ray does.
+
+            threading.Thread(target=cancel).start()
+            try:
+                work(item_request(folder, ENDS_IN_ORDER))
+            except (KeyboardInterrupt, program.ProgramFailed) as ended:
+                require(isinstance(ended, KeyboardInterrupt), "a cancelled task failed", number, ended)
+            else:
+                raise AssertionError(f"work {number} was not cancelled")
+            require((folder / "given-back").exists(), "the program was not waited for", number)
+
+
+def a_task_without_trouble_has_its_program_s_words() -> None:
+    with temporary_folder() as folder:
+        script = """echo 'x warning: w' >&2; echo '{"ready": true, "items": 1}'; read item && echo "{\\"item\\": $item}"; read item; exit 0"""
+        request = item_request(folder, script)
+        require(item_workers.do_items(request, [7]) == ([{"item": 7}], ["warning: w"]), "items")
+        require(item_workers.plan_items(request) == ({"ready": True, "items": 1}, ["warning: w"]), "a plan")
+        closing = item_request(folder, """echo 'done' >&2; echo '{"process": {}}' > "$3"; exit 3""")
+        require(item_workers.close_job(closing) == (3, {"process": {}}, "done"), "a closing run")
+        try:
+            item_workers.close_job(item_request(folder, "kill -9 $$"))
+        except program.ProgramFailed as failure:
+            require(failure.was_killed, "code", failure.code)
+        else:
+            raise AssertionError("a killed closing run has a result")
+
+
 class FakeActor:
     """Of Ray's: calls give their names."""
 
@@ -438,6 +517,8 @@ class FakeRay:
     def __init__(self) -> None:
         self.placed: set[int] = set()
         self.killed: list[int] = []
+        self.cancelled: list = []
+        self.waits: list = []
         self._numbers = itertools.count()
 
     def remote(self, what):
@@ -445,10 +526,14 @@ class FakeRay:
         return types.SimpleNamespace(options=lambda **unused: made)
 
     def wait(self, references, num_returns, timeout):
+        self.waits.append((references, num_returns, timeout))
         return [one for one in references if one[0] in self.placed], None
 
     def kill(self, actor) -> None:
         self.killed.append(actor.number)
+
+    def cancel(self, reference) -> None:
+        self.cancelled.append(reference)
 
     def get(self, reference) -> list[str]:
         return [f"warning of {reference[0]}"]
@@ -472,6 +557,92 @@ def encoders_that_are_not_placed_get_no_work() -> None:
     ray.placed = {3}
     require(encoders.finish(lambda replies: replies[:1]) == ["warning of 3"], "warnings")
     require(ray.killed == [1, 0, 2, 3], "all are killed at the end", ray.killed)
+
+
+class StopNow:
+    """A watch that has heard a signal."""
+
+    def check(self) -> None:
+        raise Stopped(signal.SIGTERM)
+
+
+def job_of(ray: FakeRay, request: Request) -> item_job.ItemJob:
+    """One that counts its restarts for itself."""
+    job = item_job.ItemJob(ray, request, StopNow())
+    job.progress = progress.Progress(request.verb, io.StringIO())
+    job.measures = types.SimpleNamespace(restarts=types.SimpleNamespace(inc=lambda amount: None))
+    return job
+
+
+def a_stopped_job_waits_until_its_encoders_have_ended_their_programs() -> None:
+    ray = FakeRay()
+    ray.placed = {0}
+    job = job_of(ray, asked("process", 2))
+    try:
+        job.run()
+    except Stopped as stopped:
+        require(stopped.code == 143, "exit code", stopped.code)
+    else:
+        raise AssertionError("the job goes on")
+    require(ray.killed == [1], "one that is not placed yet may come", ray.killed)
+    require(ray.waits[-1] == ([(0, "stop")], 1, item_job.STOP_SECONDS), "what was waited for", ray.waits[-1])
+
+
+def a_stop_cancels_tasks_and_no_call_of_an_actor() -> None:
+    ray = FakeRay()
+    request = read_request("download", ["out", "--metadata", "m"], "/")
+    require(item_workers.Tasks(ray, request, 2).stop(["a", "b"]) == ["a", "b"] and ray.cancelled == ["a", "b"], "tasks", ray.cancelled)
+    encoders = item_workers.Encoders(ray, asked("process", 1))
+    ray.placed, ray.cancelled = {0}, []
+    require(encoders.stop([(0, "do")]) == [(0, "stop")] and not ray.cancelled, "encoders at work", ray.cancelled)
+    encoders.finish(lambda replies: replies)
+    closing = encoders.close()
+    require(encoders.stop([closing]) == [closing] and ray.cancelled == [closing], "the closing run", ray.cancelled)
+
+
+def a_lost_encoder_with_two_calls_is_one_restart() -> None:
+    ray = FakeRay()
+    ray.placed = {0}
+    job = job_of(ray, asked("process", 1))
+    book = items.ItemBook([0, 1], 1, 3)
+    calls = [(batch, job.workers.submit(batch, False)[1]) for batch in (book.take(0), book.take(0))]
+    for batch, worker in calls:
+        job.lose(book, batch, worker, RuntimeError("the actor died"))
+    require(job.restarts == 1 and job.progress._stream.getvalue().count("is replaced") == 1, "restarts", job.restarts, job.progress._stream.getvalue())
+    require(ray.killed == [0] and len(book.later) == 2, "both batches are asked for again", ray.killed, book.later)
+    ray.placed = {1}
+    job.lose(book, [0], job.workers.submit([0], False)[1], RuntimeError("the next one died"))
+    require(job.restarts == 2, "the next one", job.restarts)
+
+
+def a_place_of_the_summary_that_takes_none_is_refused_before_the_job() -> None:
+    with temporary_folder() as folder:
+        script = """echo '{"exit_code": 0, "given": {}}'"""
+        request = item_request(folder, script)
+        connected, command.connected = command.connected, None
+        try:
+            for path, words in ((folder / "none" / "s.json", "no folder"), (folder, "a folder")):
+                said = refusal_of(command.run_verb, dataclasses.replace(request, summary_path=str(path)))
+                require("--json-summary" in said and words in said and str(path.parent if words == "no folder" else path) in said, "the refusal", said)
+        finally:
+            command.connected = connected
+        item_job.check_summary_place("")
+        item_job.check_summary_place(str(folder / "s.json"))
+        require(not (folder / "s.json").exists(), "a file that has no summary yet")
+        item_job.write_summary(str(folder / "s.json"), {"a": 1})
+        item_job.check_summary_place(str(folder / "s.json"))
+        require(json.loads((folder / "s.json").read_text()) == {"a": 1}, "an earlier summary is gone")
+
+
+def a_finished_job_whose_summary_cannot_be_written_has_failed() -> None:
+    with temporary_folder() as folder:
+        for code, want in ((0, 1), (3, 3)):
+            try:
+                item_job.write_summary(str(folder / "none" / "s.json"), {}, code)
+            except item_job.JobFailed as failure:
+                require(failure.code == want and "--json-summary" in str(failure), "exit code", failure.code, failure)
+            else:
+                raise AssertionError("nothing was said")
 
 
 def ray_with_nodes(*cpus: float) -> FakeRay:
@@ -542,38 +713,6 @@ def nodes_that_are_being_drained_have_no_room() -> None:
     require([(one.node_id, one.resources) for one in probe.free_nodes(ray)] == [("00000001", {"CPU": 1.0})], "nodes", probe.free_nodes(ray))
 
 
-# -- pipelines --------------------------------------------------------------------------------------------------------
-
-RECIPE = """
-[values]
-out = "/data"
-
-[[stage]]
-name = "images"
-verb = "download"
-arguments = ["${out}/images", "--metadata", "urls.parquet"]
-
-[[stage]]
-name = "run-256"
-verb = "train"
-arguments = ["r.toml", "--output", "${out}/run"]
-
-[[stage]]
-name = "picture"
-verb = "sample"
-arguments = ["--model", "${run-256.checkpoint}", "--output", "a.png"]
-"""
-
-
-def a_pipeline_fills_in_values_and_checkpoints() -> None:
-    recipe = pipeline.parse_recipe("p.toml", RECIPE)
-    require([stage.verb for stage in recipe.stages] == ["download", "train", "sample"], "stages", recipe)
-    require(pipeline.fill(recipe.stages[0], recipe, {}, "p.toml")[0] == "/data/images", "a value")
-    facts = pipeline.facts_of({"--output": ["/data/run/"]}, {"train": {"steps": 12}})
-    words = pipeline.fill(recipe.stages[2], recipe, {"run-256": facts}, "p.toml")
-    require(words[1] == "/data/run/checkpoints/step-00000012", "a checkpoint", words)
-
-
 def what_is_written_down_has_no_secrets() -> None:
     for word, want in (
         ("s3://user:pw@bucket/a?X-Signature=1", "s3://bucket/a"),
@@ -582,25 +721,6 @@ def what_is_written_down_has_no_secrets() -> None:
         ("a?b@c", "a?b@c"),
     ):
         require(without_secrets(word) == want, "a word", word, without_secrets(word))
-
-
-def wrong_pipelines_are_refused_with_their_place() -> None:
-    wrong = (
-        ("", "has no [[stage]]"),
-        ("a = 1", "got: a"),
-        ("[[stage", "no TOML"),
-        (RECIPE.replace("download", "downlod"), "stage 1: verb must be one of"),
-        (RECIPE.replace('name = "images"\n', ""), "stage 1 must have name"),
-        (RECIPE.replace('"images"', '"im ages"'), "name must be"),
-        (RECIPE.replace('"images"', '"run-256"'), "two stages are called run-256"),
-        (RECIPE.replace("${out}/run", "${ou}/run"), "${ou}"),
-        (RECIPE.replace("run-256.checkpoint", "images.checkpoint"), "${images.checkpoint}"),
-        (RECIPE.replace('"--metadata", "urls.parquet"', "3"), "list of texts"),
-        (RECIPE.replace('out = "/data"', "out = 3"), "must be texts"),
-    )
-    for text, words in wrong:
-        said = refusal_of(pipeline.parse_recipe, "p.toml", text)
-        require(words in said and "p.toml" in said, "the refusal says something else", words, said)
 
 
 if __name__ == "__main__":
@@ -631,12 +751,18 @@ if __name__ == "__main__":
             progress_is_one_line_and_a_warning_is_said_once,
             a_line_that_is_no_answer_is_a_said_one,
             a_killed_program_has_no_result,
+            a_stopped_encoder_ends_its_program_in_order,
+            a_cancelled_task_ends_its_program_in_order,
+            a_task_without_trouble_has_its_program_s_words,
             encoders_that_are_not_placed_get_no_work,
+            a_stopped_job_waits_until_its_encoders_have_ended_their_programs,
+            a_stop_cancels_tasks_and_no_call_of_an_actor,
+            a_lost_encoder_with_two_calls_is_one_restart,
+            a_place_of_the_summary_that_takes_none_is_refused_before_the_job,
+            a_finished_job_whose_summary_cannot_be_written_has_failed,
             tasks_follow_the_nodes_that_there_are,
             the_nodes_are_counted_again_now_and_then,
             nodes_that_are_being_drained_have_no_room,
-            a_pipeline_fills_in_values_and_checkpoints,
             what_is_written_down_has_no_secrets,
-            wrong_pipelines_are_refused_with_their_place,
         ]
     )

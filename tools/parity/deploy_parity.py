@@ -96,11 +96,11 @@ class Account:
         self.stubs[request.service].add_client_error(request.operation, "ValidationException", "Could not find requested job", 400,
                                                      expected_params=request.parameters)
 
-    def run(self, only: list[str] | None = None, config: dict = CONFIG) -> None:
+    def run(self, only: list[str] | None = None, config: dict = CONFIG, run=challenge.execute) -> None:
         with contextlib.ExitStack() as stack, contextlib.redirect_stdout(io.StringIO()):
             for stub in self.stubs.values():
                 stack.enter_context(stub)
-            challenge.execute(config, self.platform, only)
+            run(config, self.platform, only)
             for stub in self.stubs.values():
                 stub.assert_no_pending_responses()
 
@@ -208,6 +208,28 @@ def a_failed_job_ends_the_script_with_the_platforms_reason() -> None:
         require("download" in str(error) and "no room" in str(error), "message", error)
     else:
         raise AssertionError("a failed job was taken for done")
+
+
+def what_costs_until_it_is_removed_is_removed_the_last_made_first() -> None:
+    account, steps = Account(), {step.name: step for step in challenge.all_steps(CONFIG, FILE_SYSTEM, ARCHIVE)}
+    require(challenge.check_requests(challenge.removed_steps(CONFIG, None)) == [], "refused")
+    account.expect(steps["endpoint"].describe, answers(steps["endpoint"], "InService"))
+    account.expect(challenge.Request("sagemaker", "delete_endpoint", {"EndpointName": CONFIG["job"]["name"]}), {})
+    account.expect_unknown(steps["endpoint-config"].describe)  # Somebody has taken it away already.
+    account.expect(steps["model"].describe, answers(steps["model"], ""))
+    account.expect(challenge.Request("sagemaker", "delete_model", {"ModelName": CONFIG["job"]["name"]}), {})
+    account.expect(steps["fsx"].describe, answers(steps["fsx"], "AVAILABLE"))
+    account.expect(challenge.Request("fsx", "delete_file_system", {"FileSystemId": FILE_SYSTEM["FileSystemId"]}), {})
+    account.run(run=challenge.take_away)
+    account = Account()
+    account.expect(steps["fsx"].describe, {"FileSystems": []})
+    account.run(["fsx"], run=challenge.take_away)
+    try:
+        challenge.removed_steps(CONFIG, ["download"])
+    except challenge.ConfigError as error:
+        require("no step is called download; there are: fsx model endpoint-config endpoint" in str(error), "message", error)
+    else:
+        raise AssertionError("a job was to be removed")
 
 
 def kubernetes_takes_every_manifest() -> None:
@@ -368,7 +390,8 @@ def main() -> int:
     for check in (the_platform_takes_every_request, what_the_platform_would_refuse_is_named, a_config_is_refused_by_section_key_and_value,
                   an_empty_account_gets_everything_once_and_in_order, a_second_run_waits_for_what_the_first_one_started,
                   jobs_of_parts_share_the_items_out_and_the_platform_takes_them, jobs_of_parts_are_all_started_before_one_is_waited_for,
-                  a_failed_job_ends_the_script_with_the_platforms_reason, kubernetes_takes_every_manifest, a_client_comes_back_to_the_pod_that_has_its_job,
+                  a_failed_job_ends_the_script_with_the_platforms_reason, what_costs_until_it_is_removed_is_removed_the_last_made_first,
+                  kubernetes_takes_every_manifest, a_client_comes_back_to_the_pod_that_has_its_job,
                   the_endpoint_on_gpus_is_that_on_processors_but_for_its_gpu, ray_takes_its_files_and_sees_the_published_pools,
                   kubernetes_takes_the_pods_of_ray, ec2_takes_every_machine_of_the_cluster_launcher, systemd_takes_the_unit, the_unit_allows_the_gpus_that_its_policy_closes_off):
         try:

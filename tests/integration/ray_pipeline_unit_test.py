@@ -1,0 +1,120 @@
+#!/usr/bin/env python3
+"""Pipelines of darkroom-ray without Ray and without the program: recipes, stages that are refused, the report."""
+
+import json
+import os
+import unittest.mock
+
+from cases import main, require, temporary_folder
+from ray_units import refusal_of  # noqa: E402
+
+from darkroom_ray import pipeline, verbs  # noqa: E402
+from darkroom_ray.flags import Refused  # noqa: E402
+
+RECIPE = """
+[values]
+out = "/data"
+
+[[stage]]
+name = "images"
+verb = "download"
+arguments = ["${out}/images", "--metadata", "urls.parquet"]
+
+[[stage]]
+name = "run-256"
+verb = "train"
+arguments = ["r.toml", "--output", "${out}/run"]
+
+[[stage]]
+name = "picture"
+verb = "sample"
+arguments = ["--model", "${run-256.checkpoint}", "--output", "a.png"]
+"""
+
+
+def a_pipeline_fills_in_values_and_checkpoints() -> None:
+    recipe = pipeline.parse_recipe("p.toml", RECIPE)
+    require([stage.verb for stage in recipe.stages] == ["download", "train", "sample"], "stages", recipe)
+    require(pipeline.fill(recipe.stages[0], recipe, {}, "p.toml")[0] == "/data/images", "a value")
+    facts = pipeline.facts_of({"--output": ["/data/run/"]}, {"train": {"steps": 12}})
+    words = pipeline.fill(recipe.stages[2], recipe, {"run-256": facts}, "p.toml")
+    require(words[1] == "/data/run/checkpoints/step-00000012", "a checkpoint", words)
+
+
+def wrong_pipelines_are_refused_with_their_place() -> None:
+    wrong = (
+        ("", "has no [[stage]]"),
+        ("a = 1", "got: a"),
+        ("[[stage", "no TOML"),
+        (RECIPE.replace("download", "downlod"), "stage 1: verb must be one of"),
+        (RECIPE.replace('name = "images"\n', ""), "stage 1 must have name"),
+        (RECIPE.replace('"images"', '"im ages"'), "name must be"),
+        (RECIPE.replace('"images"', '"run-256"'), "two stages are called run-256"),
+        (RECIPE.replace("${out}/run", "${ou}/run"), "${ou}"),
+        (RECIPE.replace("run-256.checkpoint", "images.checkpoint"), "${images.checkpoint}"),
+        (RECIPE.replace('"--metadata", "urls.parquet"', "3"), "list of texts"),
+        (RECIPE.replace('out = "/data"', "out = 3"), "must be texts"),
+    )
+    for text, words in wrong:
+        said = refusal_of(pipeline.parse_recipe, "p.toml", text)
+        require(words in said and "p.toml" in said, "the refusal says something else", words, said)
+
+
+def of_two_downloads(folder, **changed: str) -> pipeline.Pipeline:
+    """In an existing folder; `changed`: arguments of the second stage besides, or the report's path."""
+    more = "".join(f', "{word}"' for word in changed.get("words", "").split())
+    text = "".join(f'[[stage]]\nname = "{name}"\nverb = "download"\narguments = ["out-{name}", "--metadata", "m"{words}]\n' for name, words in (("one", ""), ("two", more)))
+    return pipeline.Pipeline("p.toml", pipeline.parse_recipe("p.toml", text), "head:1", changed.get("report", str(folder / "report.json")))
+
+
+def run_with(job: pipeline.Pipeline, outcomes: list) -> tuple[int, list[dict]]:
+    """Stages that end as told: their summary, or an error. The exit code and the stages of the report."""
+    with unittest.mock.patch.object(pipeline, "read_arguments", lambda request: {}), unittest.mock.patch.object(verbs, "run_checked", side_effect=outcomes):
+        job.check()
+        return job.run(None), json.loads(open(job.report, encoding="utf-8").read())["stages"]
+
+
+def stages_run_in_their_order_and_are_reported() -> None:
+    with temporary_folder() as folder:
+        code, stages = run_with(of_two_downloads(folder), [(0, {"rows_in": 3}), (3, {"rows_in": 4})])
+        require(code == 3 and [(one["name"], one["exit_code"], one["rows_in"]) for one in stages] == [("one", 0, 3), ("two", 3, 4)], "the report", code, stages)
+
+
+def a_stage_writes_the_summary_that_it_is_asked_for() -> None:
+    with temporary_folder() as folder:
+        summary = folder / "two.json"
+        run_with(of_two_downloads(folder, words=f"--json-summary {summary}"), [(0, {}), (0, {"rows_in": 4})])
+        require(json.loads(summary.read_text()) == {"rows_in": 4}, "its summary", summary.read_text())
+
+
+def a_stage_that_the_cluster_refuses_is_named_and_reported() -> None:
+    with temporary_folder() as folder:
+        code, stages = run_with(of_two_downloads(folder), [(0, {}), Refused("nothing was begun: no node has a GPU")])
+        require(code == 2 and stages[1]["exit_code"] == 2 and "no node has a GPU" in stages[1]["error"], "the report", code, stages)
+
+
+def a_report_that_cannot_be_written_is_refused_before_the_first_stage() -> None:
+    with temporary_folder() as folder, unittest.mock.patch.object(pipeline, "read_arguments", lambda request: {}):
+        said = refusal_of(of_two_downloads(folder, report=str(folder / "none" / "report.json")).check)
+        require("none/report.json cannot be written" in said, "the refusal", said)
+        require(not os.path.exists(folder / "none"), "it was made")
+
+
+def a_stage_with_a_cluster_of_its_own_is_refused() -> None:
+    with temporary_folder() as folder, unittest.mock.patch.object(pipeline, "read_arguments", lambda request: {}):
+        said = refusal_of(of_two_downloads(folder, words="--address other:1").check)
+        require("stage two" in said and "one cluster" in said, "the refusal", said)
+
+
+if __name__ == "__main__":
+    main(
+        [
+            a_pipeline_fills_in_values_and_checkpoints,
+            wrong_pipelines_are_refused_with_their_place,
+            stages_run_in_their_order_and_are_reported,
+            a_stage_writes_the_summary_that_it_is_asked_for,
+            a_stage_that_the_cluster_refuses_is_named_and_reported,
+            a_report_that_cannot_be_written_is_refused_before_the_first_stage,
+            a_stage_with_a_cluster_of_its_own_is_refused,
+        ]
+    )

@@ -26,20 +26,21 @@ USAGE = """usage: darkroom-ray VERB [flags]
 
 def run_verb(request: Request) -> int:
     """Errors: Refused."""
-    from darkroom_ray.item_job import JobFailed, write_summary
+    from darkroom_ray.item_job import JobFailed, check_summary_place, write_summary
     from darkroom_ray.program import read_arguments
     from darkroom_ray.serving import check_service
     from darkroom_ray.stopping import Stopped, StopWatch
     from darkroom_ray.verbs import run_checked
 
     given = read_arguments(request)
+    check_summary_place(request.summary_path)
     if request.verb == "serve":
         check_service(request, given)
     with connected(request):
         stop = StopWatch()  # Behind Ray, which has handlers of its own.
         try:
             code, summary = run_checked(request, given, stop)
-            write_summary(request.summary_path, summary)
+            write_summary(request.summary_path, summary, code)
             return code
         except JobFailed as failure:
             say(str(failure))

@@ -3,6 +3,7 @@ parts are the record, and the same command goes on."""
 
 import contextlib
 import json
+import os
 import time
 
 from darkroom.item_child import read_item_numbers
@@ -15,13 +16,14 @@ from darkroom_ray.probe import nodes_of
 from darkroom_ray.program import ProgramFailed
 from darkroom_ray.progress import Progress, items_text
 from darkroom_ray.request import Placement, Request
-from darkroom_ray.stopping import StopWatch
+from darkroom_ray.stopping import Stopped, StopWatch
 
 LOOK_SECONDS = 0.5
 COUNT_SECONDS = 10.0  # Between two counts of the nodes, which come and go.
 ROOM_SECONDS = 30.0  # After which it is told that encoders have found no room.
 # Until an item that somebody else has claimed is asked for again. A claim of a dead process of the same machine holds nobody up.
 BUSY_PAUSE_SECONDS = 5.0
+STOP_SECONDS = 30.0  # That programs have to end in order, before they are killed with their workers.
 BATCHES_PER_WORKER = 8  # So that the last ones end together.
 MOST_ITEMS_OF_A_BATCH = 64
 EXIT_USAGE = 2
@@ -75,6 +77,7 @@ class ItemJob:
         self.count_at = 0.0  # When the nodes are counted again.
         self.workers = self.make_workers()
         self.at_work: dict = {}  # Reference of a call: (batch, worker).
+        self.asked: list = []  # The call that get() waits for.
 
     def make_workers(self):
         if self.request.verb == "process":
@@ -99,8 +102,10 @@ class ItemJob:
         failures = 0
         while True:
             reference = start()
-            while not self.wait([reference]):
+            self.asked = [reference]
+            while not self.wait(self.asked):
                 pass
+            self.asked = []
             try:
                 return self.ray.get(reference)
             except self.ray.exceptions.RayError as error:
@@ -121,6 +126,26 @@ class ItemJob:
 
     def run(self) -> tuple[int, dict]:
         """Exit code and summary. Errors: JobFailed, Stopped."""
+        try:
+            return self.run_to_end()
+        except (JobFailed, Stopped):
+            self.end_in_order()
+            raise
+
+    def end_in_order(self) -> None:
+        """A program that is killed leaves its claims, which would hold the same command up on other hosts."""
+        with contextlib.suppress(self.ray.exceptions.RayError):
+            calls = [*self.at_work, *self.asked]
+            ends = list(dict.fromkeys([*self.workers.stop(calls), *calls]))
+            if not ends:
+                return
+            self.progress.say(f"{self.request.verb}: the programs end, within {STOP_SECONDS:.0f} s; a second signal kills them")
+            for end in self.ray.wait(ends, num_returns=len(ends), timeout=STOP_SECONDS)[0]:
+                with contextlib.suppress(self.ray.exceptions.RayError):  # Which Ray would print where nobody takes it.
+                    self.ray.get(end)
+
+    def run_to_end(self) -> tuple[int, dict]:
+        """As run(), but leaves programs at work behind where it raises."""
         while not self.workers.is_ready():
             self.stop.pause(LOOK_SECONDS)
             self.check()
@@ -175,8 +200,8 @@ class ItemJob:
     def lose(self, book: ItemBook, batch: list[int], worker, cause: Exception) -> None:
         if is_final(cause):
             raise JobFailed(str(cause), EXIT_USAGE)
-        self.note_restart(cause)
-        self.workers.give_back(worker, is_lost=True)
+        if self.workers.give_back(worker, is_lost=True):
+            self.note_restart(cause)
         book.fail(batch, str(cause), time.monotonic())
 
     def tell_of_room(self) -> None:
@@ -225,11 +250,25 @@ def first_line(error: Exception) -> str:
     return (str(error).strip().splitlines() or [type(error).__name__])[0][:300]
 
 
-def write_summary(path: str, summary: dict) -> None:
+def check_summary_place(path: str) -> None:
+    """Before a job: it would be lost at its end. Makes nothing: a job that fails leaves no summary. Errors: Refused."""
+    if not path:
+        return
+    folder = os.path.dirname(os.path.abspath(path))
+    if os.path.isdir(path):
+        raise Refused(f"--json-summary must name a file, and this is a folder: {path}")
+    if not os.path.isdir(folder):
+        raise Refused(f"--json-summary: there is no folder {folder}")
+    if not os.access(path if os.path.exists(path) else folder, os.W_OK):
+        raise Refused(f"--json-summary: nothing can be written to {path}")
+
+
+def write_summary(path: str, summary: dict, code: int = 0) -> None:
+    """`code`: the job's own exit code, which is kept where it is none of success. Errors: JobFailed."""
     if path:
         try:
             with open(path, "w", encoding="utf-8") as file:
                 json.dump(summary, file, indent=2)
                 file.write("\n")
         except OSError as error:
-            raise Refused(f"the summary cannot be written: {error}") from None
+            raise JobFailed(f"--json-summary cannot be written: {error}", code or 1) from None

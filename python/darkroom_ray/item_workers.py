@@ -1,36 +1,77 @@
 """What does items on the cluster: a task a batch, or actors whose program stays with its models loaded."""
 
+import concurrent.futures
 import contextlib
+import json
+import pathlib
+import signal
+import socket
 import tempfile
 import threading
+from collections.abc import Callable
 
+from darkroom.child_process import Child, ProgramFailed, was_killed
+from darkroom_ray import item_child
 from darkroom_ray.addresses import AddressFile
-from darkroom_ray.item_child import ItemChild
-from darkroom_ray.program import run_to_summary
+from darkroom_ray.program import start_child
 from darkroom_ray.request import Request
 
 TASKS_PER_WAITING = 4  # A cluster that is larger by a quarter each time is soon large enough.
 CALLS_OF_AN_ACTOR = 2  # While the program works on one batch the next is at hand.
+CANCEL_SECONDS = 0.2  # Until a task hears that it is cancelled.
+
+
+class ItemChild(item_child.ItemChild):
+    """One that can be ended in order."""
+
+    def stop(self) -> None:
+        stop_program(self._child)
+
+
+def stop_program(child: Child) -> None:
+    """Ends it as SIGTERM does: what it has claimed is given back, so that it holds nobody up. Waits for its end; whoever asks for this ends
+    the worker, and the program with it, when that takes too long."""
+    child.end(signal.SIGTERM)
+    child.wait()
+
+
+def until_cancelled(work: Callable, stop: Callable[[], None]):
+    """What the work of a task gives. Where the task is cancelled meanwhile, stop() ends its program. Errors: the work's; KeyboardInterrupt."""
+    with concurrent.futures.ThreadPoolExecutor(1) as pool:
+        try:
+            working = pool.submit(work)
+            # Ray raises it in the task's thread without waking it: that one must not wait for long.
+            while not working.done():
+                concurrent.futures.wait([working], CANCEL_SECONDS)
+        except KeyboardInterrupt:
+            stop()
+            raise
+        return working.result()
 
 
 def plan_items(request: Request) -> tuple[dict, list[str]]:
     """A task: pins the job and says which items are open."""
     child = ItemChild(request)
-    plan = child.plan()
-    return plan, child.finish()
+    return until_cancelled(lambda: (child.plan(), child.finish()), child.stop)
 
 
 def do_items(request: Request, items: list[int]) -> tuple[list[dict], list[str]]:
     """A task: its program does these items and ends."""
     child = ItemChild(request)
-    answers = child.do(items)
-    return answers, child.finish()
+    return until_cancelled(lambda: (child.do(items), child.finish()), child.stop)
 
 
 def close_job(request: Request) -> tuple[int, dict, str]:
     """A task: runs the verb for the whole job once all its items are there, and makes those that are gone meanwhile. What concerns all items
     (--dedup content, --visualize, the error budget) is done by it. Exit code, summary, last words."""
-    return run_to_summary(request)
+    with tempfile.TemporaryDirectory() as folder:
+        path = pathlib.Path(folder, "summary.json")
+        child = start_child(request, request.command("--json-summary", str(path)))
+        code = until_cancelled(child.wait, lambda: stop_program(child))
+        if was_killed(code):
+            raise ProgramFailed(code, child.last_words(), socket.gethostname())
+        summary = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+        return code, summary, child.last_words()
 
 
 class Encoder:
@@ -68,6 +109,12 @@ class Encoder:
         with self._beside:
             return self._child.finish() if self._child else []
 
+    def stop(self) -> None:
+        """Ends its program in order, beside calls that are under way: they fail."""
+        with self._beside:
+            if self._child:
+                self._child.stop()
+
 
 class Tasks:
     """A task a batch."""
@@ -76,6 +123,7 @@ class Tasks:
 
     def __init__(self, ray, request: Request, num_tasks: int) -> None:
         options = {**request.placement.options(), "max_retries": 0}
+        self._ray = ray
         self._plan = ray.remote(plan_items).options(**options)
         self._do = ray.remote(do_items).options(**options)
         self._close = ray.remote(close_job).options(**options)
@@ -109,8 +157,10 @@ class Tasks:
     def is_one_idle(self) -> bool:
         return self._at_work < self.num_workers
 
-    def give_back(self, worker, is_lost: bool) -> None:
+    def give_back(self, worker, is_lost: bool) -> bool:
+        """Whether a worker was lost with it."""
         self._at_work -= 1
+        return is_lost
 
     def note_room(self, num_tasks: int) -> None:
         """Nodes have come or gone."""
@@ -119,6 +169,12 @@ class Tasks:
 
     def finish(self, wait) -> list[str]:
         return []
+
+    def stop(self, calls: list) -> list:
+        """Ends the programs in order. `calls`: that are under way. References that are done when the programs have ended."""
+        for call in calls:
+            self._ray.cancel(call)
+        return calls
 
     def close(self):
         return self._close.remote(self._request)
@@ -138,6 +194,7 @@ class Encoders:
         self._calls: dict = {}  # Of each actor: those that are under way.
         self._waiting: dict = {}  # Actors that are not placed yet: the reference that is done when they are.
         self._planner = None
+        self._closing = None  # The call of the task that closes the job.
         for _ in range(request.num_workers):
             self._add()
 
@@ -186,13 +243,15 @@ class Encoders:
         self._calls[actor] += share
         return actor.do.remote(batch), (actor, share)
 
-    def give_back(self, worker, is_lost: bool) -> None:
+    def give_back(self, worker, is_lost: bool) -> bool:
+        """Whether a worker was lost with it: not again one that was replaced when another of its calls failed."""
         actor, share = worker
         if actor not in self._calls:
-            return  # It was replaced when another of its calls failed.
+            return False
         self._calls[actor] -= share
         if is_lost:
             self.replace(actor)
+        return is_lost
 
     def replace(self, actor) -> None:
         self._calls.pop(actor)
@@ -221,5 +280,16 @@ class Encoders:
         self._calls, self._waiting = {}, {}
         return warnings
 
+    def stop(self, calls: list) -> list:
+        """As Tasks': the closing run is a task, everything else is an actor's."""
+        placed = self._placed()
+        for actor in self._waiting:
+            self._ray.kill(actor)
+        closing = [call for call in calls if call is self._closing]
+        for call in closing:
+            self._ray.cancel(call)
+        return [*closing, *(actor.stop.remote() for actor in placed)]
+
     def close(self):
-        return self._close.remote(self._request)
+        self._closing = self._close.remote(self._request)
+        return self._closing

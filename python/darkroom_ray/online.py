@@ -30,6 +30,7 @@ TOKEN = "DARKROOM_ENCODER_TOKEN"
 READY = re.compile(r"(?:encoder|transformer) ready at (\S+)")
 ADDRESSES_SECONDS = 30.0
 STEADY_SECONDS = 600.0  # An encoder that served so long is no failing one: the losses of its seat are forgotten.
+AWAY_SECONDS = 120.0  # Without one good look at the encoders: what is away does not come back.
 WAIT_SECONDS = 30.0  # Until it is told that an encoder has found no room.
 NODE_LABEL = "ray.io/node-id"  # Ray gives it to every node.
 # What the trainer's command line says of the pictures, by the program's flags.
@@ -55,19 +56,21 @@ PICTURE_FLAGS = ("--resolution", "--resize", "--crop", "--orientation", "--seed"
 
 
 class EncoderBook:
-    """An actor: where the encoders are, by their number."""
+    """An actor: where the encoders are, in the order of their numbers. One that was lost begins anew, and hears it again."""
 
     def __init__(self) -> None:
-        self._addresses: dict[int, str] = {}
+        self._addresses: list[str] | None = None
 
-    def note(self, number: int, address: str) -> None:
-        self._addresses[number] = address
+    def note(self, addresses: list[str]) -> None:
+        self._addresses = addresses
 
-    def cross_out(self, number: int) -> None:
-        self._addresses.pop(number, None)
+    def addresses(self) -> list[str] | None:
+        """None: nobody has told yet."""
+        return self._addresses
 
-    def addresses(self) -> list[str]:
-        return [self._addresses[number] for number in sorted(self._addresses)]
+
+def make_book(ray):
+    return actor_here(ray, EncoderBook, max_restarts=-1)
 
 
 def traced_beside(given: dict[str, list[str]]) -> list[str]:
@@ -178,8 +181,9 @@ class Seat:
         self.fill()
 
     def fill(self) -> None:
-        self.fill_at = 0.0
         self.actor = self._make(options_on(self._place, self._placement))
+        self.fill_at = 0.0
+        self.address = ""  # Where it serves.
         self._place = None
         self.placed = self.actor.logs.remote()
         self.ready = self.actor.address.remote()
@@ -196,13 +200,15 @@ class Seat:
         if self.noted_at or not self._ray.wait([self.ready], timeout=0)[0]:
             return None
         self.noted_at = time.monotonic()
-        return self._ray.get(self.ready)
+        self.address = self._ray.get(self.ready)
+        return self.address
 
     def has_place(self) -> bool:
         return not self.fill_at and bool(self._ray.wait([self.placed], timeout=0)[0])
 
     def lose(self) -> None:
         """Counts a loss. One that served for long is no failing one."""
+        self.address = ""
         if self.noted_at and time.monotonic() - self.noted_at >= STEADY_SECONDS:
             self.losses = 0
         self.losses += 1
@@ -224,6 +230,7 @@ class EncoderKeeper:
         self.failure: tuple[int, str] | None = None  # What ends the run.
         self._is_over = threading.Event()
         self._notes = None
+        self._looked_at = time.monotonic()  # When a look at all encoders last went well.
         numbers = range(served_by(request).num_workers)
         self._seats = [Seat(ray, number, request, given, token, places[number] if places else None) for number in numbers]
         self._thread: threading.Thread | None = None
@@ -232,6 +239,7 @@ class EncoderKeeper:
         """`notes` of ranks hear what happens, how many encoders still want a place, and why the run ends; without them the driver looks at
         `failure`."""
         self._notes = notes
+        self._looked_at = time.monotonic()
         self.note_waiting()
         self._thread = threading.Thread(target=self._keep, args=(notes,), daemon=True)
         self._thread.start()
@@ -262,14 +270,24 @@ class EncoderKeeper:
         if self._notes is not None:
             self._notes.note_waiting.remote(sum(not seat.has_place() for seat in self._seats))
 
+    def tell_book(self) -> None:
+        """Said again and again: a book that was lost begins anew."""
+        self.book.note.remote([seat.address for seat in self._seats if seat.address])
+
     def look_at_all(self) -> tuple[int, str] | None:
         """What ends the run; else None."""
         try:
             self.note_waiting()
             failure = next(filter(None, map(self.look_at, self._seats)), None)
             self.note_waiting()  # Of what was lost just now, too, before ranks take its room.
+            self.tell_book()
+            self._looked_at = time.monotonic()
             return failure
-        except Exception as error:  # The book is lost, say: nobody would replace what is lost from now on.
+        except Exception as error:
+            is_away = isinstance(error, self.ray.exceptions.RayError) and time.monotonic() - self._looked_at < AWAY_SECONDS
+            if is_away:  # The next look may do.
+                return None
+            # Nobody would replace what is lost from now on.
             return 1, f"the {served_by(self.request).verb}s are kept no longer: {cause_of(error)}"
 
     def look_at(self, seat: Seat) -> tuple[int, str] | None:
@@ -281,7 +299,7 @@ class EncoderKeeper:
         try:
             address = seat.news()
             if address:
-                self.ray.get(self.book.note.remote(seat.number, address))
+                self.tell_book()
                 self.say(f"{self.name_of(seat)} serves at {address}; its log: {self.ray.get(seat.placed)}")
             self.tell_wait(seat)
             ended = seat.end_of_program()
@@ -305,9 +323,9 @@ class EncoderKeeper:
             self.say(f"{self.name_of(seat)} has no room on the cluster now, and waits for it")
 
     def fill_again(self, seat: Seat, lost) -> tuple[int, str] | None:
-        self.ray.get(self.book.cross_out.remote(seat.number))
         self.losses += 1
         seat.lose()
+        self.tell_book()
         if 0 <= self.request.max_failures < seat.losses:
             return 1, f"{self.name_of(seat)} was lost more often than --max-failures {self.request.max_failures} allows, not having served for {STEADY_SECONDS / 60:.0f} minutes between; the last time: {lost}"
         seat.clear()
@@ -337,9 +355,13 @@ class EncoderAccess:
         return {TOKEN: self.token}
 
     def addresses(self) -> list[str]:
+        """Errors: RayError; LookupError: the book has not heard any yet, so that what a rank knew still counts."""
         import ray
 
-        return ray.get(self.book.addresses.remote(), timeout=ADDRESSES_SECONDS)
+        found = ray.get(self.book.addresses.remote(), timeout=ADDRESSES_SECONDS)
+        if found is None:
+            raise LookupError("the book of the encoders begins anew")
+        return found
 
 
 def check_encoders(ray, request: Request, given: dict[str, list[str]]) -> None:
@@ -364,7 +386,7 @@ def check_encoders(ray, request: Request, given: dict[str, list[str]]) -> None:
 def start_transformers(ray, request: Request, given: dict[str, list[str]]) -> tuple[EncoderKeeper, EncoderAccess]:
     """Those of a process job, kept until the keeper's end()."""
     token = os.environ.get(TOKEN) or secrets.token_hex(32)
-    book = actor_here(ray, EncoderBook)
+    book = make_book(ray)
     keeper = EncoderKeeper(ray, request, given, book, token, places_beside(nodes_of(ray), request))
     keeper.begin()
     return keeper, EncoderAccess(book, token)
@@ -373,7 +395,7 @@ def start_transformers(ray, request: Request, given: dict[str, list[str]]) -> tu
 def train_online(ray, request: Request, given: dict[str, list[str]], stop: StopWatch) -> tuple[int, dict]:
     """Exit code and summary. Errors: JobFailed, Stopped."""
     token = os.environ.get(TOKEN) or secrets.token_hex(32)
-    book = actor_here(ray, EncoderBook)
+    book = make_book(ray)
     keeper = EncoderKeeper(ray, request, given, book, token, places_beside(nodes_of(ray), request))
     try:
         code, summary = train(ray, request, given, stop, EncoderAccess(book, token), keeper.begin)

@@ -10,7 +10,7 @@ import tomllib
 
 from darkroom_ray.cluster import connected
 from darkroom_ray.flags import RUNS, VERBS, Refused, read_request
-from darkroom_ray.item_job import JobFailed, write_summary
+from darkroom_ray.item_job import JobFailed, check_summary_place, write_summary
 from darkroom_ray.program import read_arguments
 from darkroom_ray.progress import say
 from darkroom_ray.request import Request, without_secrets
@@ -133,7 +133,9 @@ class Pipeline:
         done: dict[str, dict] = {}
         for stage in self.recipe.stages:
             try:
-                read_arguments(self.request_of(stage, done))
+                request = self.request_of(stage, done)
+                read_arguments(request)
+                check_summary_place(request.summary_path)
             except Refused as refusal:
                 raise Refused(f"{self.path}: stage {stage.name}: {refusal}") from None
             done |= {stage.name: {}} if stage.verb in RUNS else {}

@@ -20,6 +20,7 @@ from darkroom_ray.run_notes import NO_ATTEMPT, PROGRESS, TIME
 from darkroom_ray.watched import NUMBERS_AT
 
 LOOK_SECONDS = 0.5
+NOTES_SECONDS = 120.0  # Notes that do not answer for so long are not made anew any more.
 # As the program's: a rank whose peers were lost, which a restart mends (docs/ranks.md).
 EXIT_RANK_LOST = 75
 EXIT_STOPPED = 128 + signal.SIGTERM  # With a checkpoint, at somebody's wish.
@@ -73,9 +74,8 @@ class MetricsTail:
 
 
 def folder_of_run(request: Request, output: str) -> pathlib.Path | None:
-    if "://" in output and not output.startswith("file://"):
-        return None
-    return pathlib.Path(request.folder, output.removeprefix("file://"))
+    path = path_on_disk(output)
+    return pathlib.Path(request.folder, path) if path else None
 
 
 def taken(words: collections.deque) -> list:
@@ -210,32 +210,43 @@ def environment_of(context, attempt: int) -> dict[str, str]:
     }
 
 
-def wait_for_rank(child: Child, notes, voice: RankVoice) -> int:
-    """Its exit code. The driver's stop, or the wish to begin anew with more ranks, is handed on, once; the notes hear of this rank for as long
-    as it is at work."""
+def asked(call, *words):
+    """What the notes answer to a call, which is made again while they are being made anew: a rank at work is not to be lost with them. Errors:
+    RayError: of the call itself; RayActorError: they are gone."""
     import ray
 
+    end = time.monotonic() + NOTES_SECONDS
+    while True:
+        try:
+            return ray.get(call.remote(*words))
+        except ray.exceptions.RayActorError:
+            if time.monotonic() >= end:
+                raise
+        time.sleep(LOOK_SECONDS)
+
+
+def wait_for_rank(child: Child, notes, voice: RankVoice) -> tuple[int, bool]:
+    """Its exit code, and whether it was told to end: the driver's stop, or the wish to begin anew with more ranks, is handed on, once. The notes
+    hear of this rank for as long as it is at work."""
     is_told = False
     while child.poll() is None:
         try:
             child.wait(LOOK_SECONDS)
         except subprocess.TimeoutExpired:  # Still at work.
             voice.tell(notes)
-            is_asked = any(ray.get([notes.stop_number.remote(), notes.is_pausing.remote()]))
+            is_asked = asked(notes.stop_number) or asked(notes.is_pausing)
             if is_asked and not is_told:
                 child.end(signal.SIGTERM)
                 is_told = True
     code = child.wait()
     voice.tell(notes)
-    return code
+    return code, is_told
 
 
 def pause(rank: int, notes) -> None:
     """This rank has ended with a checkpoint, so that the group may be begun anew with more: its worker is ended when all have. It returns where
     that is not to be any more. The notes are told again and again: those that were lost begin anew."""
-    import ray
-
-    while not ray.get(notes.stop_number.remote()):
+    while not asked(notes.stop_number):
         notes.note_paused.remote(rank)
         time.sleep(LOOK_SECONDS)
 
@@ -268,8 +279,9 @@ def start_program(config: dict, rank: int, attempt: int, context, voice: RankVoi
     return start_child(request, words, {**environment_of(context, attempt), **environment}, on_said=voice.take)
 
 
-def run_rank(config: dict) -> None:
-    """What a Ray Train worker runs. It returns where a restart would mend nothing; the driver asks the notes."""
+def run_rank(config: dict) -> dict:
+    """What a Ray Train worker runs: the summary of a training that is done, which rank 0 has and Ray Train gives to the driver. It returns, too,
+    where a restart would mend nothing; the driver asks the notes."""
     import ray
     import ray.train
     from ray.train.collective import broadcast_from_rank_zero
@@ -277,33 +289,32 @@ def run_rank(config: dict) -> None:
     request, notes = config["request"], config["notes"]
     context = ray.train.get_context()
     rank, size = context.get_world_rank(), context.get_world_size()
-    attempt = broadcast_from_rank_zero(ray.get(notes.begin.remote(size)) if rank == 0 else None)
+    attempt = broadcast_from_rank_zero(asked(notes.begin, size) if rank == 0 else None)
     if attempt == NO_ATTEMPT:
-        return
+        return {}
     logs = log_folder(request, config["output"])
     notes.note_place.remote(rank, ray.util.get_node_ip_address(), logs)
     voice = RankVoice(rank, ProgramLog(logs, f"rank-{rank:03d}", f"start {attempt + 1} with {size} ranks"))
     with tempfile.TemporaryDirectory() as folder, contextlib.ExitStack() as beside:
         child = start_program(config, rank, attempt, context, voice, folder, beside)
         reporter = Reporter(rank, request, config["output"], voice)
-        code = wait_for_rank(child, notes, voice)
-        summary = pathlib.Path(folder, "summary.json")
-        if rank == 0 and code == 0 and summary.exists():
-            ray.get(notes.note_summary.remote(json.loads(summary.read_text(encoding="utf-8"))))
-    end_rank(rank, attempt, code, child.last_words(), config, reporter)
+        code, is_told = wait_for_rank(child, notes, voice)
+        path = pathlib.Path(folder, "summary.json")
+        summary = json.loads(path.read_text(encoding="utf-8")) if rank == 0 and code == 0 and path.exists() else {}
+    end_rank(rank, attempt, code, is_told, child.last_words(), config, reporter)
+    return summary
 
 
-def end_rank(rank: int, attempt: int, code: int, words: str, config: dict, reporter: Reporter) -> None:
-    """Errors: RuntimeError: the group is to be started again, or the run has failed, as the notes know."""
-    import ray
-
+def end_rank(rank: int, attempt: int, code: int, is_told: bool, words: str, config: dict, reporter: Reporter) -> None:
+    """`is_told`: this rank was told to end; notes that were lost since do not know that. Errors: RuntimeError: the group is to be started again,
+    or the run has failed, as the notes know."""
     notes = config["notes"]
-    is_stop_asked, is_pausing = ray.get([notes.stop_number.remote(), notes.is_pausing.remote()])
-    if has_ended_well(code, bool(is_stop_asked or is_pausing)):
+    is_stop_asked, is_pausing = asked(notes.stop_number), asked(notes.is_pausing)
+    if has_ended_well(code, bool(is_told or is_stop_asked or is_pausing)):
         reporter.end()
         if code != 0 and not is_stop_asked:
             pause(rank, notes)
         return
     if code in (1, 2) and not is_claim_of_a_lost_start(code, words, attempt, config["resume"]):
-        ray.get(notes.note_failure.remote(code, f"rank {rank} failed:\n{words}"))
+        asked(notes.note_failure, code, f"rank {rank} failed:\n{words}")
     raise RuntimeError(f"rank {rank} ended with exit code {code}: {words[-2000:]}")

@@ -63,12 +63,13 @@ class Fit:
     def __init__(self, trainer) -> None:
         self._trainer = trainer
         self._failure: Exception | None = None
+        self._result = None
         self._thread = threading.Thread(target=self._run, daemon=True)
         self._thread.start()
 
     def _run(self) -> None:
         try:
-            self._trainer.fit()
+            self._result = self._trainer.fit()
         except Exception as error:  # Ray Train's own classes differ by who failed; all say why.
             self._failure = error
 
@@ -79,6 +80,35 @@ class Fit:
 
     def failure(self) -> Exception | None:
         return self._failure
+
+    def summary(self) -> dict:
+        """What rank 0 returned; empty where the training was not done."""
+        return (self._result and self._result.return_value) or {}
+
+
+class RunRecord:
+    """The driver's copy of what the notes must not forget. Notes that were lost begin anew, and hear it again."""
+
+    def __init__(self, ray, notes) -> None:
+        self.failure: tuple[int, str] | None = None
+        self.sizes: list[int] = []  # Of the groups that were begun.
+        self._ray = ray
+        self._notes = notes
+
+    def look(self) -> None:
+        failure = told(self._ray, self._notes.failure.remote(), self.failure)
+        _, _, sizes = told(self._ray, self._notes.result.remote(), ({}, 0, self.sizes))
+        forgotten = self.sizes[len(sizes) :]
+        self.sizes = [*sizes, *forgotten]
+        for size in forgotten:  # Before a failure, after which none is begun.
+            told(self._ray, self._notes.begin.remote(size))
+        if self.failure and not failure:
+            told(self._ray, self._notes.note_failure.remote(*self.failure))
+        self.failure = self.failure or failure
+
+    def is_hopeless(self) -> bool:
+        """As the notes', which may have forgotten that a group was begun."""
+        return not self.sizes and told(self._ray, self._notes.is_hopeless.remote())
 
 
 class RunView:
@@ -106,11 +136,13 @@ class RunView:
         self._progress.clear()
 
 
-def wait_for_end(ray, fit: Fit, notes, stop: StopWatch, view: RunView | None = None) -> None:
+def wait_for_end(ray, fit: Fit, notes, stop: StopWatch, view: RunView | None = None) -> RunRecord:
     """Tells the ranks of the driver's stop, so that they end with a checkpoint. A failure before any rank had a place, for which they may wait for
     long, is not waited for. Errors: Stopped when there is none that could."""
+    record = RunRecord(ray, notes)
     asked_at = 0.0
-    while not fit.wait(LOOK_SECONDS) and not told(ray, notes.is_hopeless.remote()):
+    while not fit.wait(LOOK_SECONDS) and not record.is_hopeless():
+        record.look()
         if view:
             view.look(ray, notes)
         if not stop.is_asked:
@@ -120,6 +152,8 @@ def wait_for_end(ray, fit: Fit, notes, stop: StopWatch, view: RunView | None = N
         alone = min(time.monotonic() - asked_at, told(ray, notes.seconds_without_rank.remote()))
         if alone > ALONE_SECONDS:
             raise Stopped(stop.number)
+    record.look()
+    return record
 
 
 def why_it_ended(request: Request, failure: Exception) -> str:
@@ -138,19 +172,18 @@ def train(ray, request: Request, given: dict[str, list[str]], stop: StopWatch, e
     view = RunView(request.is_quiet or "--quiet" in given, Progress(request.verb))
     try:
         fit = Fit(make_trainer(request, given, notes, encoders))
-        wait_for_end(ray, fit, notes, stop, view)
+        record = wait_for_end(ray, fit, notes, stop, view)
     finally:
         view.end(ray, notes)
-    failure = ray.get(notes.failure.remote())
-    if failure:
-        raise JobFailed(failure[1], failure[0])
+    if record.failure:
+        raise JobFailed(record.failure[1], record.failure[0])
     stop.check()
     if fit.failure():
         raise JobFailed(why_it_ended(request, fit.failure()))
-    summary, attempts, sizes = ray.get(notes.result.remote())
+    summary, starts = fit.summary(), len(record.sizes)
     if not summary.get("train"):
         raise JobFailed("the ranks ended before the training was done; run the same command again to go on")
-    summary["train"]["cluster"] = {"starts": attempts, "restarts": attempts - 1, "ranks": sizes}
+    summary["train"]["cluster"] = {"starts": starts, "restarts": max(starts - 1, 0), "ranks": record.sizes}
     return 0, summary
 
 

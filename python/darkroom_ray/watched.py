@@ -20,13 +20,14 @@ NAMESPACE = "darkroom"  # Of actors that are found by their names.
 NUMBERS_AT = re.compile(r"the job's numbers are at http://(\S+)/metrics")
 LOOK_SECONDS = 1.0
 CONNECT_SECONDS = 1.0
+TELL_SECONDS = 5.0  # Between two times that a program's address is told.
 BOOK_SECONDS = 30.0  # On the driver's own node, but a cluster may be lost.
 # Verbs of the program that have these flags, and how Prometheus' rules know their processes (deploy/prometheus_rules.yml).
 JOB_NAMES = {"download": "darkroom-data", "process": "darkroom-data", "transformer": "darkroom-data", "encoder": "darkroom-data", "train": "darkroom-train", "serve": "darkroom-serve"}
 
 
 class MetricsBook:
-    """An actor: the programs that serve numbers now, by their addresses."""
+    """An actor: the programs that serve numbers now, by their addresses. One that was lost begins anew, and hears of them again."""
 
     def __init__(self) -> None:
         self._programs: dict[str, dict] = {}
@@ -57,6 +58,7 @@ class ProgramWatch:
         self._verb = verb
         self._book = None
         self._address = ""
+        self._has_ended = threading.Event()
         self.words: list[str] = []
         if request.metrics_book and verb in JOB_NAMES:
             self._open_book(request.metrics_book)
@@ -74,16 +76,26 @@ class ProgramWatch:
         self._on_said(line)
         if self._book is not None and (found := NUMBERS_AT.search(line)):
             self._address = found[1]
-            with contextlib.suppress(Exception):  # Ray is about to end; who reads these lines must go on.
-                self._book.note.remote(self._address, {"host": socket.gethostname(), "verb": self._verb})
+            self._tell()
+
+    def _tell(self) -> None:
+        with contextlib.suppress(Exception):  # Ray is about to end; who reads the program's lines must go on.
+            self._book.note.remote(self._address, {"host": socket.gethostname(), "verb": self._verb})
 
     def follow(self, child) -> None:
-        """Its address goes when it ends."""
+        """Its address goes when it ends. Until then it is told again and again: a book that was lost begins anew."""
         if self._book is not None:
             threading.Thread(target=self._cross_out, args=(child,), daemon=True).start()
+            threading.Thread(target=self._tell_again, daemon=True).start()
+
+    def _tell_again(self) -> None:
+        while not self._has_ended.wait(TELL_SECONDS):
+            if self._address:
+                self._tell()
 
     def _cross_out(self, child) -> None:
         child.wait()
+        self._has_ended.set()
         with contextlib.suppress(Exception):  # As above.
             self._book.cross_out.remote(self._address)
 
@@ -181,7 +193,7 @@ class FolderKeeper:
 def make_book(ray) -> tuple[str, object]:
     """On the driver's own node: its name and itself, which lives as long as somebody holds it."""
     name = f"metrics-{secrets.token_hex(8)}"
-    return name, actor_here(ray, MetricsBook, name=name, namespace=NAMESPACE)
+    return name, actor_here(ray, MetricsBook, name=name, namespace=NAMESPACE, max_restarts=-1)
 
 
 @contextlib.contextmanager

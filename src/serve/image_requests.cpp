@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <charconv>
 #include <utility>
 
@@ -72,7 +73,21 @@ WantedPictures read_inputs_form(RequestFields& fields, const ModelFacts& model, 
   return wanted;
 }
 
-/// The types of an Accept header, lower case and without blanks or weights: {"application/json;png", "image/*"}.
+/// A type without its weight, character set and the like: "application/json;png" of "application/json;png;charset=utf-8;q=0.9".
+std::string without_named_parameters(std::string_view type) {
+  std::string kept;
+  for (size_t begin = 0; begin < type.size();) {
+    const size_t end = std::min(type.find(';', begin), type.size());
+    const std::string_view part = type.substr(begin, end - begin);
+    if (part.find('=') == std::string_view::npos) {
+      kept += kept.empty() ? std::string(part) : fmt::format(";{}", part);
+    }
+    begin = end + 1;
+  }
+  return kept;
+}
+
+/// The types of an Accept header, lower case and without blanks: {"application/json;png", "image/*"}.
 std::vector<std::string> accepted_types(std::string_view accept) {
   std::vector<std::string> types;
   for (const char c : ascii_lower(std::string(accept))) {
@@ -84,7 +99,7 @@ std::vector<std::string> accepted_types(std::string_view accept) {
     }
   }
   for (std::string& type : types) {
-    type = type.substr(0, type.find(";q="));
+    type = without_named_parameters(type);
   }
   std::erase(types, "");
   return types;
@@ -168,7 +183,7 @@ void add_nested_rows(const Image& image, std::string& text) {
 }
 
 std::string encode_picture(const ImageRequest& request, const Image& image, size_t index) {
-  return request.writes_settings ? encode_png(image, {{kSettingsKeyword, request.settings_texts[index]}}) : encode_png(image);
+  return png_with_settings(image, request.written_settings(), index);
 }
 
 void add_image(const ImageRequest& request, const Image& image, size_t index, std::string& text) {
@@ -312,8 +327,12 @@ int64_t ImageRequest::text_bytes_kept() const {
   for (const std::string& warning : warnings) {
     of_warnings += warning.size();
   }
+  int64_t of_settings = 0;
+  for (const std::string& text : written_settings()) {
+    of_settings += static_cast<int64_t>(text.size());
+  }
   return kFieldBytes + (kCopies + static_cast<int64_t>(pictures.size())) * static_cast<int64_t>(of_one) +
-         kCopies * static_cast<int64_t>(of_warnings);
+         kCopies * static_cast<int64_t>(of_warnings) + of_settings;
 }
 
 int64_t ImageRequest::input_bytes() const {

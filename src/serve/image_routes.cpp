@@ -3,11 +3,12 @@
 #include <chrono>
 #include <functional>
 #include <nlohmann/json.hpp>
+#include <span>
 #include <utility>
 
 #include "darkroom/core/ascii_case.h"
 #include "darkroom/core/base64.h"
-#include "darkroom/image/png.h"
+#include "darkroom/serve/png_settings.h"
 #include "job_requests.h"
 #include "picture_fields.h"
 #include "protocols.h"
@@ -18,10 +19,10 @@ namespace {
 
 int64_t seconds_since_1970(Clock& clock) { return std::chrono::system_clock::to_time_t(clock.wall()); }
 
-nlohmann::json base64_pngs(const std::vector<Image>& images) {
+nlohmann::json base64_pngs(const std::vector<Image>& images, std::span<const std::string> settings) {
   nlohmann::json texts = nlohmann::json::array();
-  for (const Image& image : images) {
-    texts.push_back(is_withheld(image) ? nlohmann::json() : nlohmann::json(encode_base64(encode_png(image))));
+  for (size_t i = 0; i < images.size(); ++i) {
+    texts.push_back(is_withheld(images[i]) ? nlohmann::json() : nlohmann::json(encode_base64(png_with_settings(images[i], settings, i))));
   }
   return texts;
 }
@@ -31,6 +32,7 @@ struct StreamedRequest {
   std::string prompt_json;
   std::vector<uint64_t> seeds;
   std::vector<std::string> warnings;
+  std::vector<std::string> settings;  // ImageRequest's written_settings().
   int num_steps;
   int width;
   int height;
@@ -41,6 +43,7 @@ struct StreamedRequest {
   StreamedRequest(const ImageRequest& request, Clock& used_clock)
       : prompt_json(request.prompt_json),
         warnings(request.warnings),
+        settings(request.written_settings().begin(), request.written_settings().end()),
         num_steps(request.pictures.front().num_steps),
         width(request.pictures.front().width),
         height(request.pictures.front().height),
@@ -66,7 +69,7 @@ PaintingEvents::Write invocation_events(StreamedRequest asked) {
       end["prompt"] = nlohmann::json::parse(asked.prompt_json);
       end["seed"] = asked.seeds.front();
       end["seeds"] = asked.seeds;
-      end["generated_images"] = view.images == nullptr ? nlohmann::json::array() : base64_pngs(*view.images);
+      end["generated_images"] = view.images == nullptr ? nlohmann::json::array() : base64_pngs(*view.images, asked.settings);
       end["finish_reasons"] = view.images == nullptr ? nlohmann::json::array() : finish_reasons(*view.images);
       end["error"] = view.state == PaintingState::kFailed ? nlohmann::json(view.failure.message()) : nlohmann::json();
       asked.add_warnings(end);
@@ -125,7 +128,7 @@ class OpenAiEvents {
         text += event_text("error", json_text({{"type", "error"}, {"image_index", i}, {"error", error}}));
         continue;
       }
-      nlohmann::json data = event(type, encode_base64(encode_png(images[i])), i);
+      nlohmann::json data = event(type, encode_base64(png_with_settings(images[i], asked_.settings, i)), i);
       data["usage"] = {{"input_tokens", 0},
                        {"output_tokens", 0},
                        {"total_tokens", 0},
@@ -160,6 +163,7 @@ Result<StreamedReply> streamed(const RouteCall& call, PictureOrders& orders, Ima
   DARKROOM_ASSIGN_OR_RETURN(const Clock::Instant deadline, orders.deadline_of(call));
   DARKROOM_ASSIGN_OR_RETURN(auto room, orders.hold_stream(request.pictures.front().preview_every > 0 ? kPreviewEventBytes : 0));
   orders.note_warnings(request);
+  orders.note_png_settings(request);
   PaintingEvents::Write write = events_of(request, orders.clock());
   HttpHeaders headers = reply_headers(request);
   DARKROOM_ASSIGN_OR_RETURN(auto painting,

@@ -4,8 +4,8 @@
 #include <chrono>
 #include <nlohmann/json.hpp>
 
-#include "darkroom/image/png.h"
 #include "darkroom/serve/image_inputs.h"
+#include "darkroom/serve/png_settings.h"
 #include "input_paintings.h"
 #include "job_requests.h"
 #include "job_store.h"
@@ -88,6 +88,9 @@ class JobDesk {
     job->num_steps = request->pictures.front().num_steps_taken();
     orders_.note_warnings(*request);
     job->warnings = request->warnings;
+    orders_.note_png_settings(*request);
+    const auto settings = request->written_settings();
+    job->settings.assign(settings.begin(), settings.end());
     job->num_bytes = request->bytes_held();
     job->request = nlohmann::json::parse(request->parameters_json);
     auto painting = WatchedPainting::begin(orders_, *std::move(request), {.deadline = *deadline, .given_up = job->given_up.get_token()});
@@ -149,8 +152,8 @@ class JobDesk {
     if (!room.is_ok()) {
       return orders_.refusal(room.status());
     }
-    return ReplyMaker([images = view.images, index, room = *std::move(room)] {
-      return HttpReply{.type = "image/png", .body = encode_png((*images)[index]), .held = room};
+    return ReplyMaker([images = view.images, settings = job.settings, index, room = *std::move(room)] {
+      return HttpReply{.type = "image/png", .body = png_with_settings((*images)[index], settings, index), .held = room};
     });
   }
 

@@ -26,6 +26,7 @@ struct Job {
   nlohmann::json request;                     ///< Its fields, as resolved.
   std::vector<uint64_t> seeds;                ///< Of each picture.
   std::vector<std::string> warnings = {};     ///< ImageRequest's.
+  std::vector<std::string> settings = {};     ///< ImageRequest's written_settings().
   int num_steps = 0;                          ///< Of each picture.
   int64_t num_bytes = 0;                      ///< Held for its pictures and fields.
   std::shared_ptr<WatchedPainting> painting;  ///< Shared with the order and with readers.

@@ -86,8 +86,8 @@ Json operation_of(const Route& route) {
 
 Json problem_response() {
   const Json text = {{"type", "string"}};
-  const Json error = {{"type", "object"}, {"properties", {{"message", text}, {"type", text}, {"code", {{"type", "integer"}}}}}};
-  const Json schema = {{"type", "object"}, {"properties", {{"error", error}}}};
+  const Json error = {{"type", "object"}, {"properties", {{"message", text}, {"type", text}, {"code", {{"type", {"integer", "string"}}}}}}};
+  const Json schema = {{"type", "object"}, {"properties", {{"error", error}, {"detail", text}}}};
   return {{"description", "What was wrong, as docs/serve.md lists it."}, {"content", {{"application/json", {{"schema", schema}}}}}};
 }
 

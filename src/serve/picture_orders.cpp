@@ -271,6 +271,13 @@ void PictureOrders::note_warnings(ImageRequest& request) const {
   }
 }
 
+void PictureOrders::note_png_settings(ImageRequest& request) const {
+  request.writes_settings = options_.png_settings == PngSettings::kOn || (has_webui_settings() && request.form == ReplyForm::kA1111);
+  if (request.writes_settings) {
+    note_settings(request, request.model != nullptr ? request.model->facts : model());
+  }
+}
+
 void PictureOrders::paint(const RouteCall& call, Result<ImageRequest> request, MakeImageReply make, PaintingWatch watch) {
   const auto deadline = deadline_of(call);
   if (!deadline.is_ok() || !request.is_ok()) {
@@ -280,10 +287,7 @@ void PictureOrders::paint(const RouteCall& call, Result<ImageRequest> request, M
   note_warnings(*request);
   const bool has_preview = watch.show != nullptr && request->pictures.front().preview_every > 0;
   const int64_t num_bytes = request->bytes_held() + (has_preview ? kPreviewBytes : 0);
-  request->writes_settings = options_.png_settings == PngSettings::kOn || (has_webui_settings() && request->form == ReplyForm::kA1111);
-  if (request->writes_settings) {
-    note_settings(*request, request->model != nullptr ? request->model->facts : model());
-  }
+  note_png_settings(*request);
   PaintOrder order{.pictures = std::move(request->pictures),
                    .model = std::move(request->model),
                    .deadline = *deadline,

@@ -120,6 +120,8 @@ class PictureOrders {
 
   /// Notes in a request, for its reply, text that its model does not read. REQUIRES: its pictures are there.
   void note_warnings(ImageRequest& request) const;
+  /// Has the PNGs of a request hold their settings, where this server writes them. REQUIRES: its pictures are there.
+  void note_png_settings(ImageRequest& request) const;
   /// As StepBatcher::would_take: to be asked before hold_bytes(), which gives up what others may still want.
   Status would_take(const PaintOrder& order) { return batcher_.would_take(order); }
   /// As StepBatcher::submit; the pictures are checked and marked before `done` gets them.

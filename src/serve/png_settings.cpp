@@ -181,6 +181,10 @@ std::span<const WebuiSampler> webui_samplers() {
   return kSamplers;
 }
 
+std::string png_with_settings(const Image& image, std::span<const std::string> texts, size_t index) {
+  return texts.empty() ? encode_png(image) : encode_png(image, {{kSettingsKeyword, texts[index]}});
+}
+
 std::string settings_text(const PictureSpec& spec, const ModelFacts& model, std::optional<double> strength) {
   Pairs pairs = {{"Steps", fmt::format("{}", spec.num_steps)}};
   add_sampler(spec.sampler.empty() ? model.default_sampler : spec.sampler, pairs);

@@ -18,6 +18,10 @@ constexpr double kPaceMemory = 0.95;                  // Weight of what was know
 constexpr double kDoubt = 2.0;                        // How much faster than measured a machine may turn out that has nothing else to do.
 constexpr std::chrono::seconds kUnknownPaceWait{10};  // A first call may take a minute, and the page asks 60 times.
 
+// For which a call that was too large keeps the next ones small: twice as long each time.
+constexpr std::chrono::seconds kLeastNarrow{60};
+constexpr std::chrono::seconds kMostNarrow{3600};
+
 double shown_seconds(Clock::Instant::duration duration) { return std::chrono::duration<double>(duration).count(); }
 
 Counter& orders_counter(MetricsRegistry& metrics, const char* result) {
@@ -120,6 +124,7 @@ StepBatcher::StepBatcher(StepEngine* engine, const StepBatcherOptions& options, 
       open_cost_shown_(metrics.gauge("darkroom_serve_open_cost", "Pixels times steps that open requests still need.")),
       metrics_(metrics),
       largest_batch_(static_cast<size_t>(options.max_batch)),
+      narrow_for_(kLeastNarrow),
       thread_([this](const std::stop_token& stop) { run(stop); }) {}
 
 StepBatcher::~StepBatcher() {
@@ -290,6 +295,7 @@ void StepBatcher::run(const std::stop_token& stop) {
       is_stopping = stop.stop_requested();
       sweep(is_stopping, ended);
       left.swap(left_);
+      widen();
       batch = choose_batch();
       is_calling_ = !batch.empty();
     }
@@ -360,6 +366,15 @@ void StepBatcher::end(Orders::iterator order, Result<std::vector<Image>> result,
   }
   open_cost_shown_.set(open_cost_);
   changed_.notify_all();  // Who waits for the last one to end.
+}
+
+// What took the memory may have been another model that was being loaded.
+void StepBatcher::widen() {
+  const auto most = static_cast<size_t>(options_.max_batch);
+  if (largest_batch_ < most && clock_.now() >= widen_at_) {
+    largest_batch_ = std::min(2 * largest_batch_, most);
+    widen_at_ = clock_.now() + narrow_for_;
+  }
 }
 
 std::vector<StepBatcher::Place> StepBatcher::choose_batch() const {
@@ -481,7 +496,10 @@ bool StepBatcher::step(std::span<const Place> batch) {
   const auto num_stepped = std::count_if(batch.begin(), batch.end(), [this](const Place& place) { return step(std::span(&place, 1)); });
   if (num_stepped == static_cast<std::ptrdiff_t>(batch.size())) {  // Too many at once is what failed.
     largest_batch_ = batch.size() / 2;
-    log_warning("serve: from now on a network call has at most so many pictures: {}", largest_batch_);
+    widen_at_ = clock_.now() + narrow_for_;
+    log_warning("serve: for now a network call has at most so many pictures; more are tried again in so many seconds: {} {}",
+                largest_batch_, narrow_for_.count());
+    narrow_for_ = std::min(2 * narrow_for_, kMostNarrow);
   }
   return num_stepped > 0;
 }

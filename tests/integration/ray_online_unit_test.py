@@ -14,7 +14,7 @@ import threading
 import types
 
 from cases import main, require, temporary_folder
-from ray_units import PATIENCE
+from ray_units import PATIENCE, fake_modules
 
 from darkroom_ray import online, preflight, rank, run_notes, training  # noqa: E402
 from darkroom_ray.flags import Refused, help_text, read_request  # noqa: E402
@@ -263,6 +263,48 @@ def the_room_of_an_encoder_that_was_just_lost_is_left_to_it() -> None:
     require(waiting[-1] == 1, "told in the same look", waiting)
 
 
+def a_book_that_was_lost_hears_of_all_encoders_again() -> None:
+    ray, _, keeper = the_keeper()
+    for number, actor in enumerate(ray.actors):
+        actor.references["address"].come(f"10.0.0.{number}:7000")
+    require(keeper.look_at_all() is None, "they serve")
+    anew = online.EncoderBook()
+    keeper.book = Direct(anew)
+    require(keeper.look_at_all() is None and anew.addresses() == ["10.0.0.0:7000", "10.0.0.1:7000"], "what it hears", anew.addresses())
+
+
+def a_book_that_is_away_ends_no_run() -> None:
+    ray, _, keeper = the_keeper()
+    away = Reference()
+    away.come(ConnectionError("the book is lost"))
+    keeper.book = Direct(types.SimpleNamespace(note=lambda *unused: away, cross_out=lambda *unused: away))
+    ray.actors[0].references["address"].come("10.0.0.0:7000")
+    require(keeper.look_at_all() is None and keeper.losses == 0, "an encoder that serves", keeper.losses)
+    ray.actors[0].references["wait"].come(ConnectionError("its node is gone"))
+    require(keeper.look_at_all() is None and keeper.losses == 1, "one that is lost", keeper.losses)
+    ray.remote = lambda what: away.value and ray.get(away)  # No actor can be made for a moment.
+    for _ in range(2):
+        require(keeper.look_at_all() is None and keeper._seats[0].fill_at, "a place that cannot be filled now is filled later")
+    keeper._looked_at -= online.AWAY_SECONDS
+    require("the book is lost" in keeper.look_at_all()[1], "what stays away does")
+    ray, _, keeper = the_keeper()
+    keeper.look_at = lambda seat: 1 / 0
+    require(keeper.look_at_all()[0] == 1, "a fault of our own does end it")
+
+
+def ranks_keep_what_they_knew_while_the_book_begins_anew() -> None:
+    book = online.EncoderBook()
+    access = online.EncoderAccess(Direct(book), "token")
+    with fake_modules({"ray": types.SimpleNamespace(get=lambda value, timeout: value)}):
+        try:
+            access.addresses()
+        except LookupError:
+            book.note([])
+        else:
+            raise AssertionError("a book that knows nothing says that there are none")
+        require(access.addresses() == [], "none")
+
+
 def notes_that_are_made_anew_hear_why_a_run_ends() -> None:
     heard: list = []
     losses = iter([True, False, True, False, False])  # Once at each of the two calls.
@@ -381,6 +423,9 @@ if __name__ == "__main__":
             an_encoder_is_where_the_preflight_counted_it_until_it_is_lost,
             losses_of_an_encoder_that_served_for_long_are_forgiven,
             the_room_of_an_encoder_that_was_just_lost_is_left_to_it,
+            a_book_that_was_lost_hears_of_all_encoders_again,
+            a_book_that_is_away_ends_no_run,
+            ranks_keep_what_they_knew_while_the_book_begins_anew,
             notes_that_are_made_anew_hear_why_a_run_ends,
             a_refusal_of_an_encoder_is_told_before_a_rank_has_a_place,
             an_encoder_that_refuses_its_command_line_or_is_lost_too_often_ends_the_run,

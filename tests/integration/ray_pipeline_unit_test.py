@@ -100,6 +100,12 @@ def a_report_that_cannot_be_written_is_refused_before_the_first_stage() -> None:
         require(not os.path.exists(folder / "none"), "it was made")
 
 
+def a_summary_that_cannot_be_written_is_refused_before_the_first_stage() -> None:
+    with temporary_folder() as folder, unittest.mock.patch.object(pipeline, "read_arguments", lambda request: {}):
+        said = refusal_of(of_two_downloads(folder, words=f"--json-summary {folder}/none/s.json").check)
+        require("stage two" in said and "none/s.json" in said, "the refusal", said)
+
+
 def a_stage_with_a_cluster_of_its_own_is_refused() -> None:
     with temporary_folder() as folder, unittest.mock.patch.object(pipeline, "read_arguments", lambda request: {}):
         said = refusal_of(of_two_downloads(folder, words="--address other:1").check)
@@ -115,6 +121,7 @@ if __name__ == "__main__":
             a_stage_writes_the_summary_that_it_is_asked_for,
             a_stage_that_the_cluster_refuses_is_named_and_reported,
             a_report_that_cannot_be_written_is_refused_before_the_first_stage,
+            a_summary_that_cannot_be_written_is_refused_before_the_first_stage,
             a_stage_with_a_cluster_of_its_own_is_refused,
         ]
     )

@@ -12,13 +12,14 @@ import io
 import itertools
 import json
 import pathlib
+import subprocess
 import threading
 import types
 
 from cases import main, require, temporary_folder
-from ray_units import PATIENCE, ROOT, asked, fake_modules
+from ray_units import PATIENCE, ROOT, asked, fake_modules, item_request
 
-from darkroom_ray import group_size, item_job, preflight, program, program_log, progress, rank, run_notes, stopping, training  # noqa: E402
+from darkroom_ray import group_size, item_job, preflight, probe, program, program_log, progress, rank, run_notes, stopping, training, verbs  # noqa: E402
 from darkroom_ray.preflight import Node  # noqa: E402
 from darkroom_ray.request import Placement, Request  # noqa: E402
 
@@ -545,6 +546,170 @@ def notes_that_are_made_anew_are_asked_again() -> None:
     require(notes.stop_number() == 15 and next(waits, None) is None, "the stop", notes.stop_number())
 
 
+class LostNotes:
+    """The actor, which is lost once with each call that `losses` names, and made anew."""
+
+    def __init__(self, *losses: str) -> None:
+        self.losses = list(losses)
+        self.begin_anew()
+
+    def begin_anew(self) -> None:
+        self.notes = run_notes.RunNotes()
+
+    def __getattr__(self, name: str):
+        def remote(*words):
+            if name not in self.losses:
+                return getattr(self.notes, name)(*words)
+            self.losses.remove(name)
+            self.begin_anew()
+            return ConnectionError("the notes are lost")
+
+        return types.SimpleNamespace(remote=remote)
+
+
+def get_or_raise(value):
+    """As ray.get: an error is raised."""
+    for one in value if isinstance(value, list) else [value]:
+        if isinstance(one, Exception):
+            raise one
+    return value
+
+
+RAY_OF_NOTES = types.SimpleNamespace(get=get_or_raise, exceptions=types.SimpleNamespace(RayError=ConnectionError, RayActorError=ConnectionError))
+TRAIN_PROGRAM = 'while [ "$1" != --json-summary ]; do shift; done; sleep 0.3; echo "{\\"train\\": {\\"steps\\": 7}}" > "$2"'
+
+
+@contextlib.contextmanager
+def looking_often():
+    looks, rank.LOOK_SECONDS = rank.LOOK_SECONDS, 0.01
+    try:
+        yield
+    finally:
+        rank.LOOK_SECONDS = looks
+
+
+def a_rank_outlives_its_notes() -> None:
+    notes = LostNotes("begin", "stop_number", "is_pausing")
+    with temporary_folder() as folder, fake_train() as train, looking_often():
+        places = {"get_world_rank": 0, "get_world_size": 1, "get_local_rank": 0, "get_local_world_size": 1}
+        train.get_context = lambda: types.SimpleNamespace(**{name: lambda number=number: number for name, number in places.items()})
+        ray = types.SimpleNamespace(**vars(RAY_OF_NOTES), train=train, util=types.SimpleNamespace(get_node_ip_address=lambda: "10.0.0.7"))
+        request = dataclasses.replace(item_request(folder, TRAIN_PROGRAM), verb="train")
+        (folder / "run").mkdir()
+        with fake_modules({"ray": ray, "ray.util": ray.util}):
+            summary = rank.run_rank({"request": request, "notes": notes, "output": "run", "resume": "auto"})
+    require(summary == {"train": {"steps": 7}} and not notes.losses, "what Ray Train is given", summary, notes.losses)
+
+
+def a_call_of_the_notes_that_fails_by_itself_is_not_made_again() -> None:
+    calls: list[int] = []
+    limits, rank.NOTES_SECONDS = rank.NOTES_SECONDS, 0.1
+    try:
+        with fake_modules({"ray": RAY_OF_NOTES}), looking_often():
+            for error, least, most in ((ValueError("a fault"), 1, 1), (ConnectionError("gone"), 2, 1000)):
+                calls.clear()
+                call = types.SimpleNamespace(remote=lambda error=error: calls.append(1) or error)
+                try:
+                    rank.asked(call)
+                except type(error):
+                    require(least <= len(calls) <= most, "calls", error, len(calls))
+                else:
+                    raise AssertionError("an error is swallowed")
+    finally:
+        rank.NOTES_SECONDS = limits
+
+
+def a_rank_that_was_told_to_pause_has_ended_well_whatever_the_notes_forget() -> None:
+    notes = LostNotes()
+    notes.notes.begin(1)
+    notes.notes.ask_to_pause(1)
+    ended: list[int] = []
+    codes = iter([None, 143])
+
+    def wait(seconds=None) -> int:
+        if seconds:
+            raise subprocess.TimeoutExpired("program", seconds)
+        return 143
+
+    child = types.SimpleNamespace(poll=lambda: next(codes), wait=wait, end=ended.append)
+    voice = types.SimpleNamespace(tell=lambda unused: None)
+    reporter = types.SimpleNamespace(end=lambda: notes.notes.ask_to_stop(15))  # So that it waits no longer for a larger group.
+    with fake_modules({"ray": RAY_OF_NOTES}), looking_often():
+        code, is_told = rank.wait_for_rank(child, notes, voice)
+        notes.begin_anew()
+        rank.end_rank(0, 0, code, is_told, "", {"notes": notes, "resume": "auto"}, reporter)
+    require((code, is_told, ended) == (143, True, [15]), "what it was told", code, is_told, ended)
+
+
+def notes_that_are_made_anew_hear_what_they_knew() -> None:
+    notes = LostNotes()
+    record = training.RunRecord(RAY_OF_NOTES, notes)
+    for size in (2, 3):
+        notes.notes.begin(size)
+    record.look()
+    notes.begin_anew()
+    record.look()
+    require(notes.notes.result()[1:] == (2, [2, 3]) == (len(record.sizes), record.sizes), "starts", notes.notes.result(), record.sizes)
+    notes.begin_anew()
+    notes.notes.note_failure(1, "an encoder was lost too often")
+    require(notes.notes.is_hopeless() and not record.is_hopeless(), "ranks at work end with a checkpoint")
+    record.look()
+    notes.begin_anew()
+    record.look()
+    require(notes.notes.failure() == (1, "an encoder was lost too often") and notes.notes.begin(2) == run_notes.NO_ATTEMPT, "why it ends", notes.notes.failure())
+    require(record.failure == notes.notes.failure() and record.sizes == [2, 3], "the driver's", record.failure, record.sizes)
+
+
+def a_training_that_is_done_is_done_without_its_notes() -> None:
+    notes = LostNotes()
+    looked = threading.Event()
+
+    def fit():
+        notes.notes.begin(2)
+        looked.wait(PATIENCE)
+        notes.begin_anew()
+        return types.SimpleNamespace(return_value={"train": {"steps": 7}})
+
+    def wait_for_end(ray, fit, notes, stop, view):
+        record = real["wait_for_end"](ray, types.SimpleNamespace(wait=lambda seconds: looked.is_set()), notes, types.SimpleNamespace(is_asked=False), types.SimpleNamespace(look=lambda *unused: looked.set()))
+        require(fit.wait(PATIENCE), "the end of fit()")
+        return record
+
+    fakes = {"actor_here": lambda *unused, **more: notes, "make_trainer": lambda *unused: types.SimpleNamespace(fit=fit), "wait_for_end": wait_for_end}
+    real = {name: getattr(training, name) for name in fakes}
+    try:
+        for name, fake in fakes.items():
+            setattr(training, name, fake)
+        code, summary = training.train(RAY_OF_NOTES, dataclasses.replace(asked("train", 2), is_quiet=True), {}, types.SimpleNamespace(check=lambda: None))
+    finally:
+        for name, function in real.items():
+            setattr(training, name, function)
+    require((code, summary) == (0, {"train": {"steps": 7, "cluster": {"starts": 1, "restarts": 0, "ranks": [2]}}}), "the summary", code, summary)
+
+
+def only_a_lost_cluster_is_said_to_be_lost() -> None:
+    class RayError(Exception): ...
+
+    kinds = {name: type(name, (RayError,), {}) for name in ("LocalRayletDiedError", "RaySystemError", "RpcError", "RayTaskError", "ActorDiedError")}
+    said: dict[str, str] = {}
+    real, verbs.import_ray = (verbs.import_ray, probe.check_cluster), lambda: types.SimpleNamespace(exceptions=types.SimpleNamespace(RayError=RayError, **kinds))
+    try:
+        for name, kind in {**kinds, "unreadable": kinds["RaySystemError"]}.items():
+            error = kind("its words")
+            error.cause = KeyError("a fault") if name == "RayTaskError" else None
+            error.traceback_str = "Traceback" if name == "unreadable" else None
+            probe.check_cluster = lambda *unused, error=error: get_or_raise(error)
+            try:
+                verbs.run_checked(asked("train"), {}, None)
+            except item_job.JobFailed as failure:
+                said[name] = str(failure)
+    finally:
+        verbs.import_ray, probe.check_cluster = real
+    lost = {name for name, text in said.items() if "the cluster was lost" in text and "its words" in text}
+    require(lost == {"LocalRayletDiedError", "RaySystemError", "RpcError"}, "a lost cluster", said)
+    require("KeyError: 'a fault'" in said["RayTaskError"] and "ActorDiedError: its words" in said["ActorDiedError"], "what else fails", said)
+
+
 def a_failure_of_fit_is_kept() -> None:
     def fail() -> None:
         raise RuntimeError("its words")
@@ -589,6 +754,12 @@ if __name__ == "__main__":
             a_killed_task_is_run_again,
             a_stop_without_a_rank_ends,
             notes_that_are_made_anew_are_asked_again,
+            a_rank_outlives_its_notes,
+            a_call_of_the_notes_that_fails_by_itself_is_not_made_again,
+            a_rank_that_was_told_to_pause_has_ended_well_whatever_the_notes_forget,
+            notes_that_are_made_anew_hear_what_they_knew,
+            a_training_that_is_done_is_done_without_its_notes,
+            only_a_lost_cluster_is_said_to_be_lost,
             a_failure_of_fit_is_kept,
         ]
     )

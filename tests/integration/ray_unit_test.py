@@ -567,10 +567,13 @@ class StopNow:
 
 
 def job_of(ray: FakeRay, request: Request) -> item_job.ItemJob:
-    """One that counts its restarts for itself."""
-    job = item_job.ItemJob(ray, request, StopNow())
+    """Without Ray's counters."""
+    counters, item_job.JobMeasures = item_job.JobMeasures, lambda verb: types.SimpleNamespace(restarts=types.SimpleNamespace(inc=lambda amount: None))
+    try:
+        job = item_job.ItemJob(ray, request, StopNow())
+    finally:
+        item_job.JobMeasures = counters
     job.progress = progress.Progress(request.verb, io.StringIO())
-    job.measures = types.SimpleNamespace(restarts=types.SimpleNamespace(inc=lambda amount: None))
     return job
 
 
@@ -585,7 +588,7 @@ def a_stopped_job_waits_until_its_encoders_have_ended_their_programs() -> None:
     else:
         raise AssertionError("the job goes on")
     require(ray.killed == [1], "one that is not placed yet may come", ray.killed)
-    require(ray.waits[-1] == ([(0, "stop")], 1, item_job.STOP_SECONDS), "what was waited for", ray.waits[-1])
+    require(ray.waits[-1] == ([(0, "stop"), (0, "plan")], 2, item_job.STOP_SECONDS), "what was waited for", ray.waits[-1])
 
 
 def a_stop_cancels_tasks_and_no_call_of_an_actor() -> None:
@@ -608,7 +611,7 @@ def a_lost_encoder_with_two_calls_is_one_restart() -> None:
     calls = [(batch, job.workers.submit(batch, False)[1]) for batch in (book.take(0), book.take(0))]
     for batch, worker in calls:
         job.lose(book, batch, worker, RuntimeError("the actor died"))
-    require(job.restarts == 1 and job.progress._stream.getvalue().count("is replaced") == 1, "restarts", job.restarts, job.progress._stream.getvalue())
+    require(job.restarts == 1 and job.progress.stream.getvalue().count("is replaced") == 1, "restarts", job.restarts, job.progress.stream.getvalue())
     require(ray.killed == [0] and len(book.later) == 2, "both batches are asked for again", ray.killed, book.later)
     ray.placed = {1}
     job.lose(book, [0], job.workers.submit([0], False)[1], RuntimeError("the next one died"))

@@ -93,6 +93,24 @@ def programs_tell_where_their_numbers_are_until_they_end() -> None:
         require(watched.ProgramWatch(gone, "train").words == [], "a book whose driver has gone")
 
 
+def a_book_that_was_lost_hears_of_all_programs_again() -> None:
+    book = FakeBook()
+    util = types.SimpleNamespace(get_node_ip_address=lambda: "10.0.0.7")
+    pause, watched.TELL_SECONDS = watched.TELL_SECONDS, 0.01
+    try:
+        with temporary_folder() as folder, fake_modules({"ray": types.SimpleNamespace(util=util, get_actor=book_of({"the-book": book}))}):
+            request = dataclasses.replace(item_request(folder, NUMBERS), metrics_book="the-book")
+            child = program.start_child(request, ["train", "recipe"], is_fed=True)
+            for _ in range(2):
+                wait_until(lambda: "10.0.0.7:4321" in book.book.programs())
+                book.book = watched.MetricsBook()
+            child.close_input()
+            child.wait()
+            wait_until(lambda: not book.book.programs())
+    finally:
+        watched.TELL_SECONDS = pause
+
+
 def wait_until(is_so) -> None:
     end = time.monotonic() + PATIENCE
     while not is_so():
@@ -169,6 +187,7 @@ if __name__ == "__main__":
             work_that_asks_for_no_gpu_sees_none,
             programs_are_started_in_one_place,
             programs_tell_where_their_numbers_are_until_they_end,
+            a_book_that_was_lost_hears_of_all_programs_again,
             each_program_has_a_trace_of_its_own,
             addresses_lie_where_top_and_prometheus_look,
             what_works_beside_a_job_tells_the_same_book,

@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -55,6 +56,8 @@ struct ImageRequest {
   std::string info_json = {};                    ///< kA1111: what comes back, as a text, as `info`.
   int num_partial_images = 0;                    ///< Of each picture, at most: kOpenAiEvents.
 
+  /// The settings that the PNGs get; empty: none.
+  std::span<const std::string> written_settings() const { return writes_settings ? settings_texts : std::span<const std::string>(); }
   /// The most that the pictures and the reply with them take in memory; of kKept, what is kept after they are painted.
   int64_t bytes_held() const;
   /// Of kKept, what it takes beside until they are painted: the picture to start from.

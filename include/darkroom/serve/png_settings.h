@@ -31,6 +31,9 @@ std::span<const WebuiSampler> webui_samplers();
 /// `strength` is that of a picture that starts from another.
 std::string settings_text(const PictureSpec& spec, const ModelFacts& model, std::optional<double> strength = std::nullopt);
 
+/// A picture of several as a PNG. `texts`: the settings of each, which its PNG gets; empty: it gets none.
+std::string png_with_settings(const Image& image, std::span<const std::string> texts, size_t index);
+
 /// What such a text says, by the rule of modules/infotext_utils.py (parse_generation_parameters): {"Prompt", "Negative prompt", "Steps",
 /// "Size-1", "Size-2", ...}, each a text. Takes linear time.
 nlohmann::json parse_settings(std::string_view text);

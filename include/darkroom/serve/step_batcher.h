@@ -127,6 +127,7 @@ class StepBatcher {
   void sweep(bool is_stopping, std::vector<Ended>& ended);
   void end_given_up(std::vector<Ended>& ended);
   void end(Orders::iterator order, Result<std::vector<Image>> result, std::vector<Ended>& ended);
+  void widen();
   std::vector<Place> choose_batch() const;
   void begin_new(std::vector<Place>& batch);
   bool step(std::span<const Place> batch);
@@ -160,8 +161,11 @@ class StepBatcher {
   uint64_t num_taken_ = 0;
   bool is_draining_ = false;
   bool is_calling_ = false;
-  size_t largest_batch_;  // The thread's own: max_batch, or less once the machine has shown that it cannot.
-  std::jthread thread_;   // Last: it uses everything else.
+  // The thread's own: max_batch, or less since the machine has shown that it cannot, until more is tried again.
+  size_t largest_batch_;
+  Clock::Instant widen_at_ = {};
+  std::chrono::seconds narrow_for_;
+  std::jthread thread_;  // Last: it uses everything else.
 };
 
 }  // namespace darkroom

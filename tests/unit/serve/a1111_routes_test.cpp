@@ -287,6 +287,17 @@ TEST_F(webui_routes, skip_is_interrupt_and_other_protocols_are_not_interrupted) 
 TEST_F(webui_routes, settings_go_into_the_pngs_that_are_meant) {
   const std::string native = R"({"inputs":"secret","parameters":{"num_inference_steps":1}})";
   const std::string webui = R"({"prompt":"secret","steps":1})";
+  const std::string openai = R"({"prompt":"secret","stream":true,"steps":1})";
+  const auto last_picture = [](const std::string& events, const std::string& field) {
+    const nlohmann::json end =
+        nlohmann::json::parse(events.substr(events.rfind("data: ") + 6, events.rfind('}') + 1 - events.rfind("data: ") - 6));
+    return decode_base64((field == "b64_json" ? end.at(field) : end.at(field).at(0)).get<std::string>()).value();
+  };
+  const auto picture_of_a_job = [this] {
+    const std::string id = nlohmann::json::parse(body_of(ask(post("/v1/jobs", R"({"prompt":"secret","steps":1})")))).at("id");
+    EXPECT_TRUE(batcher_->await_idle(std::chrono::seconds(60)));
+    return body_of(ask(get("/v1/jobs/" + id + "/images/0")));
+  };
   for (const auto& [settings, of_native, of_webui] :
        {std::tuple(PngSettings::kWebui, false, true), std::tuple(PngSettings::kOn, true, true),
         std::tuple(PngSettings::kOff, false, false)}) {
@@ -294,6 +305,12 @@ TEST_F(webui_routes, settings_go_into_the_pngs_that_are_meant) {
     EXPECT_EQ(body_of(ask(post("/invocations", native, kWantsPng))).find("secret") != std::string::npos, of_native);
     EXPECT_EQ(picture_of(json_of(ask(post("/sdapi/v1/txt2img", webui)))).find("secret") != std::string::npos, of_webui);
     EXPECT_EQ(json_of(ask(get("/sdapi/v1/options")))["enable_pnginfo"], settings != PngSettings::kOff);
+    for (const std::string& streamed :
+         {last_picture(ask(post("/invocations", native, "Accept: text/event-stream\r\n")), "generated_images"),
+          last_picture(ask(post("/v1/images/generations", openai)), "b64_json"), picture_of_a_job()}) {
+      EXPECT_THAT(streamed, StartsWith("\x89PNG"));
+      EXPECT_EQ(streamed.find("secret") != std::string::npos, of_native);
+    }
   }
 }
 

@@ -178,6 +178,8 @@ TEST(image_requests, accept_chooses_how_pictures_go_back) {
   EXPECT_EQ(form(kInputs, "IMAGE/PNG"), ReplyForm::kPng);
   EXPECT_EQ(form(kPrompt, "text/html, application/json;png;q=0.9, */*"), ReplyForm::kBase64Pngs);
   EXPECT_EQ(form(R"({"prompt":["a","b"]})", "image/png, application/json; png"), ReplyForm::kBase64Pngs);
+  EXPECT_EQ(form(kInputs, "application/json; charset=utf-8"), ReplyForm::kBase64Pngs);
+  EXPECT_EQ(form(kInputs, "application/json;charset=utf-8;jpeg; q=0.5"), ReplyForm::kBase64Jpegs);
   EXPECT_EQ(form(R"({"prompt":null,"inputs":"a"})", ""), ReplyForm::kBase64Pngs);
   EXPECT_EQ(invocation(kPrompt, "application/json;webp").status().code(), StatusCode::kFailedPrecondition);
   EXPECT_EQ(invocation(kPrompt, "text/html").status().code(), StatusCode::kFailedPrecondition);

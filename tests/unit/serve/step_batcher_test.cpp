@@ -456,6 +456,40 @@ TEST_F(step_batcher, a_call_that_is_too_large_for_the_machine_is_taken_in_parts_
       << "the one that is held, each of the call that failed, the last step of the one that came late";
 }
 
+TEST_F(step_batcher, more_pictures_are_tried_again_a_while_after_a_call_was_too_large) {
+  start({.max_batch = 4});
+  const auto most_of_four = [this] {
+    const size_t before = engine_.calls().size();
+    auto held = submit(order_of({stub_picture("held", 2)}));
+    EXPECT_TRUE(engine_.await_calls(before + 1));
+    std::vector<std::future<Outcome>> orders;
+    for (int i = 0; i < 4; ++i) {
+      orders.push_back(submit(order_of({stub_picture("x", 4)})));
+    }
+    engine_.release();
+    EXPECT_TRUE(held.get().is_ok());
+    for (auto& order : orders) {
+      EXPECT_TRUE(order.get().is_ok());
+    }
+    EXPECT_TRUE(batcher_->await_idle(seconds(60)));
+    const auto calls = engine_.calls();
+    size_t most = 0;
+    for (size_t i = before; i < calls.size(); ++i) {
+      most = std::max(most, calls[i].prompts.size());
+    }
+    return most;
+  };
+  engine_.set_most_at_once(2);
+  engine_.hold_at(engine_.calls().size());
+  EXPECT_EQ(most_of_four(), 2U);
+  engine_.set_most_at_once(100);
+  engine_.hold_at(engine_.calls().size());
+  EXPECT_EQ(most_of_four(), 2U) << "at once";
+  clock_.advance(seconds(61));
+  engine_.hold_at(engine_.calls().size());
+  EXPECT_EQ(most_of_four(), 4U) << "after a minute";
+}
+
 TEST_F(step_batcher, a_call_has_no_more_pixels_than_its_bound) {
   start({.max_batch = 8, .max_pixels = 2 * 16 * 16});
   auto held = hold_engine();

@@ -15,7 +15,7 @@ import time
 from darkroom_ray.measured import TrainMeasures
 from darkroom_ray.program import Child, start_child
 from darkroom_ray.program_log import ProgramLog, log_folder
-from darkroom_ray.request import Request, without_secrets
+from darkroom_ray.request import Request, path_on_disk, without_secrets
 from darkroom_ray.run_notes import NO_ATTEMPT, PROGRESS, TIME
 from darkroom_ray.watched import NUMBERS_AT
 

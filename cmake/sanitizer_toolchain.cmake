@@ -1,5 +1,5 @@
-# The compiler of the presets with a sanitizer: clang 14 where it is (Debian 12: clang, libclang-rt-dev, llvm), which needs half of the
-# time of g++ for instrumented code, else CMake's choice, g++. Other versions of clang have not been tried.
+# The compiler of the presets with a sanitizer: clang 14 where it is (requirements/apt_sanitizers.txt), which needs half of the time of
+# g++ for code with AddressSanitizer, else CMake's choice, g++. Other versions of clang have not been tried.
 if(NOT CMAKE_CXX_COMPILER)
   find_program(DARKROOM_CLANG NAMES clang++-14)
   find_program(DARKROOM_SYMBOLIZER NAMES llvm-symbolizer)  # Or stacks have no names, which suppressions go by.

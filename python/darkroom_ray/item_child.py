@@ -1,7 +1,7 @@
 """The program that does items for a task or an encoder."""
 
 from darkroom import item_child
-from darkroom_ray.program import child_environment, find_program
+from darkroom_ray.program import child_environment, find_program, stop_program
 from darkroom_ray.request import Request
 from darkroom_ray.watched import ProgramWatch
 
@@ -15,3 +15,7 @@ class ItemChild(item_child.ItemChild):
         command = [find_program(request.program), *request.command(*watch.words, *(more or []))]
         super().__init__(command, request.folder, child_environment(request, environment), watch.hear)
         watch.follow(self._child)
+
+    def stop(self) -> None:
+        """Ends it in order."""
+        stop_program(self._child)

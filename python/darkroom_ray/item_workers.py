@@ -2,37 +2,18 @@
 
 import concurrent.futures
 import contextlib
-import json
-import pathlib
-import signal
-import socket
 import tempfile
 import threading
 from collections.abc import Callable
 
-from darkroom.child_process import Child, ProgramFailed, was_killed
-from darkroom_ray import item_child
 from darkroom_ray.addresses import AddressFile
-from darkroom_ray.program import start_child
+from darkroom_ray.item_child import ItemChild
+from darkroom_ray.program import run_to_summary, stop_program
 from darkroom_ray.request import Request
 
 TASKS_PER_WAITING = 4  # A cluster that is larger by a quarter each time is soon large enough.
 CALLS_OF_AN_ACTOR = 2  # While the program works on one batch the next is at hand.
 CANCEL_SECONDS = 0.2  # Until a task hears that it is cancelled.
-
-
-class ItemChild(item_child.ItemChild):
-    """One that can be ended in order."""
-
-    def stop(self) -> None:
-        stop_program(self._child)
-
-
-def stop_program(child: Child) -> None:
-    """Ends it as SIGTERM does: what it has claimed is given back, so that it holds nobody up. Waits for its end; whoever asks for this ends
-    the worker, and the program with it, when that takes too long."""
-    child.end(signal.SIGTERM)
-    child.wait()
 
 
 def until_cancelled(work: Callable, stop: Callable[[], None]):
@@ -64,14 +45,7 @@ def do_items(request: Request, items: list[int]) -> tuple[list[dict], list[str]]
 def close_job(request: Request) -> tuple[int, dict, str]:
     """A task: runs the verb for the whole job once all its items are there, and makes those that are gone meanwhile. What concerns all items
     (--dedup content, --visualize, the error budget) is done by it. Exit code, summary, last words."""
-    with tempfile.TemporaryDirectory() as folder:
-        path = pathlib.Path(folder, "summary.json")
-        child = start_child(request, request.command("--json-summary", str(path)))
-        code = until_cancelled(child.wait, lambda: stop_program(child))
-        if was_killed(code):
-            raise ProgramFailed(code, child.last_words(), socket.gethostname())
-        summary = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
-        return code, summary, child.last_words()
+    return run_to_summary(request, lambda child: until_cancelled(child.wait, lambda: stop_program(child)))
 
 
 class Encoder:

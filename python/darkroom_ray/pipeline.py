@@ -10,14 +10,13 @@ import tomllib
 
 from darkroom_ray.cluster import connected
 from darkroom_ray.flags import RUNS, VERBS, Refused, read_request
-from darkroom_ray.item_job import JobFailed, check_summary_place, write_summary
+from darkroom_ray.item_job import EXIT_USAGE, JobFailed, check_summary_place, write_summary
 from darkroom_ray.program import read_arguments
 from darkroom_ray.progress import say
 from darkroom_ray.request import Request, without_secrets
 from darkroom_ray.stopping import Stopped, StopWatch
 
 PLACE = re.compile(r"\$\{([^}]*)\}")
-EXIT_USAGE = 2
 STAGE_KEYS = {"name", "verb", "arguments"}
 USAGE = """usage: darkroom-ray pipeline RECIPE.toml [--address HOST:PORT] [--report PATH.json]
 
@@ -159,7 +158,7 @@ class Pipeline:
         summary: dict = {}
         try:
             code, summary = run_checked(request, given, stop)
-            write_summary(request.summary_path, summary)
+            write_summary(request.summary_path, summary, code)
         except (JobFailed, Stopped) as failure:
             code, record["error"] = failure.code, str(failure)
             say(f"stage {stage.name}: {failure}; run the same command again to go on")

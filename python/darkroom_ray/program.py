@@ -4,9 +4,11 @@ import json
 import os
 import pathlib
 import shutil
+import signal
 import socket
 import subprocess
 import tempfile
+from collections.abc import Callable
 
 from darkroom.child_process import Child, ProgramFailed, was_killed
 from darkroom_ray.flags import Refused
@@ -63,12 +65,19 @@ def read_arguments(request: Request) -> dict[str, list[str]]:
     return answer["given"]
 
 
-def run_to_summary(request: Request) -> tuple[int, dict, str]:
-    """Runs a verb to its end: exit code, summary, last words. Errors: ProgramFailed when it was killed."""
+def stop_program(child: Child) -> None:
+    """Ends it as SIGTERM does: what it has claimed is given back, so that it holds nobody up. Waits for its end; whoever asks for this ends
+    the worker, and the program with it, when that takes too long."""
+    child.end(signal.SIGTERM)
+    child.wait()
+
+
+def run_to_summary(request: Request, wait: Callable[[Child], int] = Child.wait) -> tuple[int, dict, str]:
+    """Runs a verb to its end, for which `wait` waits: exit code, summary, last words. Errors: ProgramFailed when it was killed."""
     with tempfile.TemporaryDirectory() as folder:
         path = pathlib.Path(folder, "summary.json")
         child = start_child(request, request.command("--json-summary", str(path)))
-        code = child.wait()
+        code = wait(child)
         if was_killed(code):
             raise ProgramFailed(code, child.last_words(), socket.gethostname())
         summary = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}

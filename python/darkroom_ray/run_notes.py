@@ -28,7 +28,6 @@ class RunNotes:
         self._sizes: list[int] = []
         self._failure: tuple[int, str] | None = None
         self._stop = 0
-        self._summary: dict = {}
         self._heard = time.monotonic()
         self._places: dict[int, str] = {}  # Of the ranks of this attempt.
         self._is_pausing = False
@@ -76,11 +75,9 @@ class RunNotes:
         """What failed beside the ranks (an encoder) has failed before one had a place: none will begin."""
         return self._failure is not None and self._attempts == 0
 
-    def note_summary(self, summary: dict) -> None:
-        self._summary = summary
-
-    def result(self) -> tuple[dict, int, list[int]]:
-        return self._summary, self._attempts, self._sizes
+    def result(self) -> tuple[int, list[int]]:
+        """How many groups were begun, and with how many ranks each."""
+        return self._attempts, self._sizes
 
     # Ends.
 

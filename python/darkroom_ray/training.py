@@ -97,7 +97,7 @@ class RunRecord:
 
     def look(self) -> None:
         failure = told(self._ray, self._notes.failure.remote(), self.failure)
-        _, _, sizes = told(self._ray, self._notes.result.remote(), ({}, 0, self.sizes))
+        _, sizes = told(self._ray, self._notes.result.remote(), (0, self.sizes))
         forgotten = self.sizes[len(sizes) :]
         self.sizes = [*sizes, *forgotten]
         for size in forgotten:  # Before a failure, after which none is begun.

@@ -319,20 +319,24 @@ Result<ImageRequest> read_openai_generation(std::string_view body, const ModelFa
 }
 
 // Of a job: its prompts are in each picture of the order, in the fields that come back, and in replies, its warnings in the last two.
+namespace {
+
+int64_t bytes_of(std::span<const std::string> texts) {
+  int64_t num_bytes = 0;
+  for (const std::string& text : texts) {
+    num_bytes += static_cast<int64_t>(text.size());
+  }
+  return num_bytes;
+}
+
+}  // namespace
+
 int64_t ImageRequest::text_bytes_kept() const {
   constexpr int64_t kCopies = 6;
   constexpr int64_t kFieldBytes = 4096;
   const size_t of_one = pictures.empty() ? 0 : pictures.front().prompt.size() + pictures.front().negative.size();
-  size_t of_warnings = 0;
-  for (const std::string& warning : warnings) {
-    of_warnings += warning.size();
-  }
-  int64_t of_settings = 0;
-  for (const std::string& text : written_settings()) {
-    of_settings += static_cast<int64_t>(text.size());
-  }
-  return kFieldBytes + (kCopies + static_cast<int64_t>(pictures.size())) * static_cast<int64_t>(of_one) +
-         kCopies * static_cast<int64_t>(of_warnings) + of_settings;
+  return kFieldBytes + (kCopies + static_cast<int64_t>(pictures.size())) * static_cast<int64_t>(of_one) + kCopies * bytes_of(warnings) +
+         bytes_of(written_settings());
 }
 
 int64_t ImageRequest::input_bytes() const {

@@ -413,7 +413,7 @@ def a_start_that_would_mend_nothing_is_not_begun() -> None:
     require(notes.begin(1) == run_notes.NO_ATTEMPT, "a start after a stop")
     failed = run_notes.RunNotes()
     failed.note_failure(2, "its words")
-    require(failed.begin(1) == run_notes.NO_ATTEMPT and failed.result()[2] == [], "a start after a failure")
+    require(failed.begin(1) == run_notes.NO_ATTEMPT and failed.result()[1] == [], "a start after a failure")
 
 
 @contextlib.contextmanager
@@ -649,7 +649,7 @@ def notes_that_are_made_anew_hear_what_they_knew() -> None:
     record.look()
     notes.begin_anew()
     record.look()
-    require(notes.notes.result()[1:] == (2, [2, 3]) == (len(record.sizes), record.sizes), "starts", notes.notes.result(), record.sizes)
+    require(notes.notes.result() == (2, [2, 3]) == (len(record.sizes), record.sizes), "starts", notes.notes.result(), record.sizes)
     notes.begin_anew()
     notes.notes.note_failure(1, "an encoder was lost too often")
     require(notes.notes.is_hopeless() and not record.is_hopeless(), "ranks at work end with a checkpoint")

@@ -357,6 +357,7 @@ void StepBatcher::end(Orders::iterator order, Result<std::vector<Image>> result,
   }
   open_cost_ -= order->second->open_cost();
   order->second->is_over = true;
+  orders_counter(metrics_, result_name(result.status())).add();  // Before it is seen to be gone.
   ended.push_back({std::move(order->second->done), std::move(result)});
   left_.push_back(std::move(order->second));
   orders_.erase(order);
@@ -560,7 +561,6 @@ void StepBatcher::measure(double cost, Clock::Instant begun) {
 
 void StepBatcher::tell(std::vector<Ended>& ended) {
   for (Ended& one : ended) {
-    orders_counter(metrics_, result_name(one.result.status())).add();
     try {
       one.done(std::move(one.result));
     } catch (const std::exception& failure) {  // An order is a boundary.

@@ -81,6 +81,7 @@ std::unique_ptr<Attempt> HostScheduler::take(Instant now) {
   }
   attempt->taken_at = t;
   attempt->num_pauses = host.num_pauses;
+  attempt->num_answers = host.num_answers;
   attempt->is_probe = host.is_half_open();
   host.num_probes += attempt->is_probe ? 1 : 0;
   ++host.num_on_wire;

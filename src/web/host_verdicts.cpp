@@ -18,6 +18,7 @@ AttemptVerdict HostScheduler::report(std::unique_ptr<Attempt>& attempt, const At
   if (outcome.kind == AttemptOutcome::Kind::kFailed && outcome.is_network) {
     attempt->is_suspect = true;
     ++host.num_suspects;
+    host.num_telling_suspects += attempt->num_answers == host.num_answers ? 1 : 0;
     host.num_probes += attempt->is_probe ? 1 : 0;  // It is one until it is judged.
   } else {
     verdict = decide(host, attempt, outcome, t);
@@ -30,6 +31,7 @@ void HostScheduler::leave_suspects(Host& host, Attempt& attempt) {
   DARKROOM_CHECK(attempt.is_suspect, "an attempt that is no suspect:", attempt.row);
   attempt.is_suspect = false;
   --host.num_suspects;
+  host.num_telling_suspects -= attempt.num_answers == host.num_answers ? 1 : 0;
   host.num_probes -= attempt.is_probe ? 1 : 0;
 }
 
@@ -119,7 +121,8 @@ AttemptVerdict HostScheduler::retry(Host& host, std::unique_ptr<Attempt>& attemp
 }
 
 void HostScheduler::note_answer(Host& host, const Attempt& attempt) {
-  host.num_failures = 0;
+  host.num_failures = host.num_telling_suspects = 0;
+  ++host.num_answers;
   if (attempt.num_pauses == host.num_pauses) {
     host.trouble_since.reset();
     host.error.reset();
@@ -128,7 +131,8 @@ void HostScheduler::note_answer(Host& host, const Attempt& attempt) {
 }
 
 void HostScheduler::note_network_failure(Host& host, const Attempt& attempt, const RowError& error, Instant t) {
-  if (attempt.num_pauses != host.num_pauses) {
+  const bool is_older_than_answer = attempt.num_answers != host.num_answers;
+  if (attempt.num_pauses != host.num_pauses || (is_older_than_answer && !host.is_half_open())) {
     return;
   }
   if (++host.num_failures < rules_.breaker_failures && !host.is_half_open()) {

@@ -27,6 +27,7 @@ struct HostScheduler::Host {
   size_t num_backing_off = 0;
   int num_on_wire = 0;
   int num_suspects = 0;                 ///< Failed, and not yet judged or restarted.
+  int num_telling_suspects = 0;         ///< Of these, those that began after the last answer.
   int num_probes = 0;                   ///< Of those on the wire and the suspects.
   Instant next_start = Instant::min();  ///< By the rate.
 
@@ -34,9 +35,10 @@ struct HostScheduler::Host {
   std::optional<Instant> trouble_since;
   Instant paused_until = Instant::min();
   uint64_t num_pauses = 0;
-  int num_throttles = 0;          ///< Pauses that the host asked for, in a row.
-  int num_openings = 0;           ///< Of the breaker, in a row.
-  int num_failures = 0;           ///< Of the network, in a row.
+  int num_throttles = 0;  ///< Pauses that the host asked for, in a row.
+  int num_openings = 0;   ///< Of the breaker, in a row.
+  int num_failures = 0;   ///< Of the network, of attempts that began after the last answer.
+  uint64_t num_answers = 0;
   std::optional<RowError> error;  ///< Why its rows wait. In trouble.
   bool is_held = false;
 
@@ -56,9 +58,9 @@ struct HostScheduler::Host {
   Duration clock(Instant t) const { return waiting_since ? waited + std::max(Duration(0), t - *waiting_since) : waited; }
   bool is_empty() const { return rows.empty() && internal.empty() && num_backing_off == 0 && num_on_wire == 0 && num_suspects == 0; }
 
-  /// Half open one attempt at a time; else no more suspects than would open the breaker.
+  /// Half open one attempt at a time; else no more telling suspects than would open the breaker.
   bool has_place(const HostRules& rules) const {
-    const bool is_awaited = is_half_open() ? num_probes > 0 : num_failures + num_suspects >= rules.breaker_failures;
+    const bool is_awaited = is_half_open() ? num_probes > 0 : num_failures + num_telling_suspects >= rules.breaker_failures;
     return num_on_wire < rules.per_host && !is_awaited;
   }
 

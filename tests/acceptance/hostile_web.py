@@ -131,6 +131,9 @@ def hostile_bodies_cost_their_rows_alone(trials: Trials) -> None:
         require(seconds <= (4 if trials.is_full else 12) * TIMEOUT + 10, "rows ended late (seconds)", seconds)
 
 
+NUM_HOSTS = 997  # A prime: each has slow rows.
+
+
 def on_one_core(arguments: list) -> tuple[float, float]:
     """Seconds and peak of the program on core 0; the server is elsewhere where there is another core."""
     before = os.sched_getaffinity(0)
@@ -143,17 +146,17 @@ def on_one_core(arguments: list) -> tuple[float, float]:
 
 
 def slow_hosts_do_not_stall_the_rest(trials: Trials) -> None:
-    """A tenth of the URLs drips or is silent for a deadline of 20 s; the rest goes on at nearly its own rate."""
+    """A tenth of each host's URLs drips or is silent for a deadline of 20 s; the rest goes on at nearly its own rate."""
     num_rows = trials.count(6_000, 60_000)
     with temporary_folder() as folder:
         (folder / "a.png").write_bytes(png(64, 64))
         routes = {f"/{i}": {"file": "a.png", **({"trouble": "slow_drip" if i % 20 == 0 else "hang", "bytes_per_second": 1} if i % 10 == 0 else {})} for i in range(num_rows)}
         routes |= {f"/clean/{i}": {"file": "a.png"} for i in range(num_rows)}
         with FastWeb(folder, routes) as web:
-            common = ["--timeout", "20", "--retries", "0", "--max-park", "0", "--allow-private", f"127.0.0.1/32:{web.port}", "--error-budget", "100", "--per-host", "100000"]
-            base = f"http://127.0.0.1:{web.port}"
-            table = write_url_lines(folder / "slow.jsonl", [f"{base}/{i}" for i in range(num_rows)])
-            clean = write_url_lines(folder / "clean.jsonl", [f"{base}/clean/{i}" for i in range(num_rows)])
+            common = ["--timeout", "20", "--retries", "0", "--max-park", "0", "--allow-private", f"127.0.0.0/8:{web.port}", "--error-budget", "100", "--per-host", "1000"]
+            hosts = [f"http://127.0.{number // 250}.{number % 250 + 1}:{web.port}" for number in range(NUM_HOSTS)]
+            table = write_url_lines(folder / "slow.jsonl", [f"{hosts[i % NUM_HOSTS]}/{i}" for i in range(num_rows)])
+            clean = write_url_lines(folder / "clean.jsonl", [f"{hosts[i % NUM_HOSTS]}/clean/{i}" for i in range(num_rows)])
             clean_seconds, _ = on_one_core(["download", folder / "clean", "--metadata", clean, *common])
             seconds, peak = on_one_core(["download", folder / "out", "--metadata", table, *common, "--json-summary", folder / "summary.json"])
         summary = summary_of(folder / "summary.json", "download")

@@ -8,8 +8,9 @@
 
 namespace darkroom {
 
-/// A small HTTP/1.1 server on 127.0.0.1 that serves the files of a folder with the troubles of the real web planted at
-/// known routes. For the demo and for tests; one thread of its own, any number of connections, keep-alive.
+/// A small HTTP/1.1 server on the loopback device, as any of its hosts (127.0.0.1, 127.0.0.2, ...), that serves the files of
+/// a folder with the troubles of the real web planted at known routes. For the demo and for tests; one thread of its own, any number of
+/// connections, keep-alive.
 ///
 /// `FOLDER/web.json` lists the routes; nothing else is served (404):
 ///   {"routes": {"/a.jpg": {"file": "pictures/a.jpg", "trouble": "status", "status": 503, "times": 1}, ...}}

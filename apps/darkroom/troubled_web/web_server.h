@@ -17,7 +17,8 @@
 
 namespace darkroom {
 
-/// Serves routes on 127.0.0.1: one thread, epoll, non-blocking sockets.
+/// Serves routes on every address of the loopback device (127.0.0.1 alone where the system does not let it bind to that): one thread,
+/// epoll, non-blocking sockets.
 class WebServer {
  public:
   explicit WebServer(WebRoutes& routes) : routes_(routes) {}

@@ -17,7 +17,7 @@ struct HostRules {
   int max_redirects = 10;                        ///< One more is kTooManyRedirects.
   std::chrono::milliseconds first_throttle{
       2000};                               ///< A host's pause after its first 429 without Retry-After; doubled for each further one.
-  int breaker_failures = 20;               ///< Network failures in a row that open a host's breaker.
+  int breaker_failures = 20;               ///< Network failures, none answered since it began, that open it.
   std::chrono::seconds breaker_wait{30};   ///< Its first pause; doubled for each further one, up to the larger of it and max_park.
   std::chrono::seconds forget_after{600};  ///< A host in trouble is forgotten so long after its last row.
   size_t max_idle_hosts = 100'000;         ///< Of such hosts; the longest idle go first.

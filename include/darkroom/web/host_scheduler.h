@@ -35,9 +35,10 @@ struct Attempt {
 
   // Of the scheduler.
   std::chrono::steady_clock::time_point taken_at{};
-  uint64_t num_pauses = 0;  ///< Of its host when it was taken: what it meets later says nothing of the pauses since.
-  bool is_probe = false;    ///< The one attempt of a host whose breaker was open.
-  bool is_suspect = false;  ///< Not yet judged or restarted.
+  uint64_t num_pauses = 0;   ///< Of its host when it was taken: what it meets later says nothing of the pauses since.
+  uint64_t num_answers = 0;  ///< Of its host when it was taken: a host that has answered another since is not dead.
+  bool is_probe = false;     ///< The one attempt of a host whose breaker was open.
+  bool is_suspect = false;   ///< Not yet judged or restarted.
 };
 
 /// What follows from an outcome. kFinish, kRedirect and kSuspect leave the attempt with the caller.

@@ -293,7 +293,7 @@ TEST_F(WithoutPark, holding_a_host_ends_no_row) {
   EXPECT_EQ(taken_rows(), Rows{1});
 }
 
-TEST_F(PausedHosts, the_breaker_opens_after_twenty_network_failures_in_a_row) {
+TEST_F(PausedHosts, the_breaker_opens_after_twenty_network_failures_without_an_answer) {
   open_breaker("a", 19);
   add(1);
   auto attempt = scheduler_.take(now_);
@@ -304,6 +304,34 @@ TEST_F(PausedHosts, the_breaker_opens_after_twenty_network_failures_in_a_row) {
   EXPECT_EQ(seconds_until_next(), 30);
   now_ += seconds(30);
   EXPECT_EQ(taken_rows(), Rows{1});
+}
+
+class WidelyAskedHosts : public ScheduledHosts {
+ protected:
+  WidelyAskedHosts() : ScheduledHosts({.per_host = 100}) {}
+};
+
+TEST_F(WidelyAskedHosts, failures_of_attempts_that_began_before_an_answer_do_not_open_the_breaker) {
+  add_rows(1, 41);
+  Attempts taken = take_all();
+  ASSERT_EQ(taken.size(), 41u);
+  ASSERT_EQ(report(taken[0], broken(RowErrorCode::kTimeout, true)), VerdictKind::kSuspect);
+  EXPECT_EQ(report(taken[40], good()), VerdictKind::kFinish);
+  for (size_t i = 1; i < 40; ++i) {
+    ASSERT_EQ(report(taken[i], broken(RowErrorCode::kTimeout, true)), VerdictKind::kSuspect);
+  }
+  add(50);
+  auto later = scheduler_.take(now_);
+  ASSERT_TRUE(later) << "suspects that began before the answer hold the host up";
+  for (size_t i = 0; i < 40; ++i) {
+    EXPECT_EQ(scheduler_.judge(taken[i], broken(RowErrorCode::kTimeout, true), now_).kind, VerdictKind::kFinish);
+  }
+  add(51);
+  EXPECT_EQ(taken_rows(), Rows{51});
+  open_breaker("a", 20);
+  add(52);
+  EXPECT_EQ(taken_rows(), Rows{});
+  EXPECT_EQ(seconds_until_next(), 30);
 }
 
 TEST_F(PausedHosts, a_probe_that_fails_opens_the_breaker_for_twice_as_long) {

@@ -25,7 +25,7 @@ enum class Orientation : uint8_t {
 /// Thread safety: pure; the memory taken is a few bytes a pixel.
 RowResult<Image> decode_image(std::span<const std::byte> bytes, const ImageLimits& limits, Orientation orientation = Orientation::kIgnore);
 
-/// Decodes the whole picture and keeps nothing of it: whether decode_image succeeds, and beyond that whether a JPEG's entropy-coded
+/// Parses all data of the picture and keeps nothing of it: whether decode_image succeeds, and beyond that whether a JPEG's entropy-coded
 /// data are whole, which decode_image, as Pillow, does not ask: bad codes and restart markers out of order are kDecodeFailed, blocks
 /// that are missing before a marker kTruncated. Stray bytes between segments are no damage.
 /// Errors: those of decode_image. Thread safety: pure; memory as decode_image, less the picture where rows can be had one by one.

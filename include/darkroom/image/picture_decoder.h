@@ -26,7 +26,7 @@ class PictureDecoder {
  public:
   virtual ~PictureDecoder() = default;
 
-  /// check_image: decodes the whole picture and throws the pixels away.
+  /// check_image: parses all data of the picture, and makes no more pixels of them than that takes.
   virtual Result<RowResult<ImageHeader>> check(std::span<const std::byte> bytes, const ImageLimits& limits) = 0;
 
   /// transform_pixels into memory of the caller: `out_hwc` gets R rows of R pixels RGB. It is written only on success.

@@ -21,7 +21,7 @@ class TraceRecorder;
 
 enum class Validation : uint8_t {
   kHeader,  ///< Format, size and limits from the header.
-  kFull,    ///< Every picture is also decoded (and the pixels thrown away).
+  kFull,    ///< The data of every picture are also parsed to their end (check_image).
 };
 
 /// What makes a row a duplicate of an earlier one in the pinned list.

@@ -23,6 +23,7 @@ namespace darkroom {
 namespace {
 
 constexpr std::chrono::seconds kLongestWait{1};
+constexpr size_t kMaxAddresses = 16;  // Of a family. A host that has more is asked at these.
 
 /// A file that names none is one that somebody has only begun to write, or that was emptied when a network went away.
 bool names_a_server(const std::string& path) {
@@ -54,12 +55,15 @@ DnsAnswer::Kind kind_of(int status) {
   }
 }
 
-// Each address once, and the shortest time to live of the records, those of aliases too.
+// The first addresses of a family, each once, and the shortest time to live of the records, those of aliases too.
 std::pair<std::vector<IpAddress>, std::chrono::seconds> addresses_of(const ares_addrinfo& info) {
   std::vector<IpAddress> addresses;
   int ttl = INT32_MAX;
   for (const ares_addrinfo_node* node = info.nodes; node != nullptr; node = node->ai_next) {
     ttl = std::min(ttl, node->ai_ttl);
+    if (addresses.size() == kMaxAddresses) {
+      break;
+    }
     const auto ip = IpAddress::from_sockaddr(*node->ai_addr);
     const auto is_same = [&](const IpAddress& other) { return other.bytes == ip->bytes && other.is_ipv4 == ip->is_ipv4; };
     if (ip && std::none_of(addresses.begin(), addresses.end(), is_same)) {

@@ -128,7 +128,7 @@ class Fetcher::Engine {
 
   // Permissions (fetch_robots.cpp).
   void add_allowed(std::unique_ptr<Attempt> attempt, Instant now);
-  void ask_robots(const UrlHop& of, uint64_t order, Instant now);
+  void ask_robots(const UrlHop& of, Instant now);
   void take_robots(const std::string& origin, const RowResult<std::string>& body);
 
   // Memory (fetch_memory.cpp).

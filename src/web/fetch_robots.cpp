@@ -33,9 +33,8 @@ void Fetcher::Engine::add_allowed(std::unique_ptr<Attempt> attempt, Instant now)
       return;
     case RobotsFiles::Verdict::Kind::kAsk: {
       const UrlHop hop = row.hop;
-      const uint64_t order = attempt->order;
       held_.emplace(number, std::move(attempt));
-      ask_robots(hop, order, now);
+      ask_robots(hop, now);
       return;
     }
     case RobotsFiles::Verdict::Kind::kWait:
@@ -44,7 +43,8 @@ void Fetcher::Engine::add_allowed(std::unique_ptr<Attempt> attempt, Instant now)
   }
 }
 
-void Fetcher::Engine::ask_robots(const UrlHop& of, uint64_t order, Instant now) {
+// Before all rows: the oldest may come to wait for it behind one that waits for memory.
+void Fetcher::Engine::ask_robots(const UrlHop& of, Instant now) {
   auto hop = UrlHop::parse(RobotsFiles::robots_url(of), policy_);
   DARKROOM_CHECK(hop.is_ok(), "the robots.txt of an origin that was read has no URL:", of.url());
   const uint64_t number = ++num_rows_;
@@ -56,7 +56,7 @@ void Fetcher::Engine::ask_robots(const UrlHop& of, uint64_t order, Instant now) 
   rows_.emplace(number, std::move(row));
   auto attempt = std::make_unique<Attempt>();
   attempt->row = number;
-  attempt->order = order;
+  attempt->order = 0;
   attempt->timeout = kRobotsTimeout;
   attempt->is_internal = true;
   add_attempt(std::move(attempt), now);

@@ -40,7 +40,6 @@ void HostScheduler::restart(std::unique_ptr<Attempt> attempt, Instant now) {
   Host& host = host_of(attempt->host);
   leave_suspects(host, *attempt);
   attempt->used = Duration(0);
-  attempt->last_error.reset();
   enqueue(host, std::move(attempt), t);
 }
 
@@ -73,7 +72,6 @@ AttemptVerdict HostScheduler::decide(Host& host, std::unique_ptr<Attempt>& attem
   if (!outcome.error) {
     return {};
   }
-  attempt->last_error = outcome.error;
   return asks_to_wait(outcome) ? throttle(host, attempt, outcome, t) : retry(host, attempt, outcome, t);
 }
 

@@ -10,6 +10,8 @@
 namespace darkroom {
 namespace {
 
+constexpr size_t kMaxShownBytes = 100;  // Of what a server says, in an error.
+
 std::optional<int64_t> parse_length(std::string_view text) {
   int64_t length = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), length);
@@ -57,7 +59,7 @@ std::optional<HttpStop> HttpAnswer::end_of_head() {
     if (same_word(name, "transfer-encoding")) {
       is_chunked_ = true;
       if (!same_word(value, "chunked")) {
-        refused_coding = value;  // libcurl would decode some of them.
+        refused_coding = value.substr(0, kMaxShownBytes);  // libcurl would decode some of them.
       }
     }
   });

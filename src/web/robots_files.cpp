@@ -8,11 +8,6 @@
 namespace darkroom {
 namespace {
 
-size_t size_of(const RobotsAnswer& answer) {
-  const auto* rules = std::get_if<RobotsRules>(&answer);
-  return rules != nullptr ? rules->num_bytes() : 0;
-}
-
 std::string path_of(const UrlHop& hop) {
   std::string path = hop.url().substr(RobotsFiles::origin_of(hop).size());
   return path.starts_with('/') ? path : "/" + path;
@@ -50,6 +45,11 @@ std::string RobotsFiles::origin_of(const UrlHop& hop) {
   return hop.url().substr(0, hop.url().find_first_of("/?", host));
 }
 
+size_t RobotsFiles::Kept::num_bytes() const {
+  const auto* rules = std::get_if<RobotsRules>(&answer);
+  return sizeof(Kept) + 2 * origin.size() + (rules != nullptr ? rules->num_bytes() : 0);
+}
+
 RobotsFiles::Verdict RobotsFiles::judge(const RobotsAnswer& answer, const UrlHop& hop) const {
   if (const auto* unknown = std::get_if<RowError>(&answer)) {
     return {Verdict::Kind::kRefused, *unknown};
@@ -82,8 +82,8 @@ RobotsFiles::Verdict RobotsFiles::ask(const UrlHop& hop, uint64_t row, Instant n
 
 std::vector<uint64_t> RobotsFiles::tell(const std::string& origin, RobotsAnswer answer, Instant now) {
   const bool is_unknown = std::holds_alternative<RowError>(answer);
-  num_bytes_ += size_of(answer);
   kept_.push_front({origin, std::move(answer), now + (is_unknown ? std::chrono::seconds(kUnknownLife) : std::chrono::seconds(kLife))});
+  num_bytes_ += kept_.front().num_bytes();
   by_origin_[origin] = kept_.begin();
   while (kept_.size() > 1 && (kept_.size() > max_origins_ || num_bytes_ > max_bytes_)) {
     drop(std::prev(kept_.end()));
@@ -93,7 +93,7 @@ std::vector<uint64_t> RobotsFiles::tell(const std::string& origin, RobotsAnswer 
 }
 
 void RobotsFiles::drop(std::list<Kept>::iterator kept) {
-  num_bytes_ -= size_of(kept->answer);
+  num_bytes_ -= kept->num_bytes();
   by_origin_.erase(kept->origin);
   kept_.erase(kept);
 }

@@ -59,6 +59,7 @@ class RobotsFiles {
     std::string origin;
     RobotsAnswer answer;
     Instant until;
+    size_t num_bytes() const;
   };
   Verdict judge(const RobotsAnswer& answer, const UrlHop& hop) const;
   void drop(std::list<Kept>::iterator kept);

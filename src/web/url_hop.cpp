@@ -145,8 +145,11 @@ RowResult<UrlHop> UrlHop::read(const std::string* base, std::string_view text, c
   }
   curl_url_set(parser.get(), CURLUPART_FRAGMENT, nullptr, 0);
   const auto whole = url_part(parser.get(), CURLUPART_URL);
-  if (!whole || whole->size() > 3 * kMaxHopBytes) {  // Escapes take three bytes.
+  if (!whole) {
     return bad_hop("no URL");
+  }
+  if (whole->size() > kMaxHopBytes) {
+    return bad_hop(fmt::format("longer than {} bytes when it is escaped", kMaxHopBytes));
   }
   hop.url_ = *whole;
   if (host->size() > 2 && host->front() == '[') {

@@ -11,7 +11,7 @@ int main(int argc, char** argv) {
     std::fprintf(stderr, "usage: web_server FOLDER\n");
     return 2;
   }
-  const auto web = darkroom::TroubledWeb::start(argv[1]);
+  const auto web = darkroom::TroubledWeb::start(argv[1], 0, darkroom::LoopbackHosts::kAll);
   if (!web.is_ok()) {
     std::fprintf(stderr, "%s\n", web.status().to_string().c_str());
     return 1;

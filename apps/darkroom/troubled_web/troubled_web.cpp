@@ -13,10 +13,10 @@ class TroubledWeb::Server {
   WebServer server{routes};
 };
 
-Result<std::unique_ptr<TroubledWeb>> TroubledWeb::start(const std::string& folder, uint16_t port) {
+Result<std::unique_ptr<TroubledWeb>> TroubledWeb::start(const std::string& folder, uint16_t port, LoopbackHosts hosts) {
   auto server = std::make_unique<Server>();
   DARKROOM_RETURN_IF_ERROR(read_web_routes(folder, server->routes));
-  DARKROOM_RETURN_IF_ERROR(server->server.start(port));
+  DARKROOM_RETURN_IF_ERROR(server->server.start(port, hosts));
   return std::unique_ptr<TroubledWeb>(new TroubledWeb(std::move(server)));
 }
 

@@ -5,12 +5,12 @@
 #include <string>
 
 #include "darkroom/core/result.h"
+#include "loopback_hosts.h"
 
 namespace darkroom {
 
-/// A small HTTP/1.1 server on the loopback device, as any of its hosts (127.0.0.1, 127.0.0.2, ...), that serves the files of
-/// a folder with the troubles of the real web planted at known routes. For the demo and for tests; one thread of its own, any number of
-/// connections, keep-alive.
+/// A small HTTP/1.1 server on 127.0.0.1 that serves the files of a folder with the troubles of the real web planted at
+/// known routes. For the demo and for tests; one thread of its own, any number of connections, keep-alive.
 ///
 /// `FOLDER/web.json` lists the routes; nothing else is served (404):
 ///   {"routes": {"/a.jpg": {"file": "pictures/a.jpg", "trouble": "status", "status": 503, "times": 1}, ...}}
@@ -42,7 +42,8 @@ class TroubledWeb {
   /// Reads web.json and listens. Port 0: any free one.
   /// Errors: kNotFound (folder, web.json or a route's file), kCorruptData (web.json; names the route and the field),
   /// kUnavailable (the port cannot be opened).
-  static Result<std::unique_ptr<TroubledWeb>> start(const std::string& folder, uint16_t port = 0);
+  static Result<std::unique_ptr<TroubledWeb>> start(const std::string& folder, uint16_t port = 0,
+                                                    LoopbackHosts hosts = LoopbackHosts::kOne);
   /// Stops.
   ~TroubledWeb();
   TroubledWeb(const TroubledWeb&) = delete;

@@ -45,19 +45,19 @@ bool would_block() { return errno == EAGAIN || errno == EWOULDBLOCK; }
 
 }  // namespace
 
-Status WebServer::start(uint16_t port) {
+Status WebServer::start(uint16_t port, LoopbackHosts hosts) {
   listener_ = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
   const int on = 1;
   setsockopt(listener_, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
   sockaddr_in address{};
   address.sin_family = AF_INET;
-  const bool is_on_loopback = setsockopt(listener_, SOL_SOCKET, SO_BINDTODEVICE, "lo", 2) == 0;
-  address.sin_addr.s_addr = htonl(is_on_loopback ? INADDR_ANY : INADDR_LOOPBACK);
+  const bool is_on_device = hosts == LoopbackHosts::kAll && setsockopt(listener_, SOL_SOCKET, SO_BINDTODEVICE, "lo", 2) == 0;
+  address.sin_addr.s_addr = htonl(is_on_device ? INADDR_ANY : INADDR_LOOPBACK);
   address.sin_port = htons(port);
   socklen_t length = sizeof address;
   if (listener_ < 0 || bind(listener_, reinterpret_cast<sockaddr*>(&address), sizeof address) != 0 || listen(listener_, 4096) != 0 ||
       getsockname(listener_, reinterpret_cast<sockaddr*>(&address), &length) != 0) {
-    return Status::unavailable("cannot listen on the loopback device (port, reason):", port, std::strerror(errno));
+    return Status::unavailable("cannot listen on 127.0.0.1 (port, reason):", port, std::strerror(errno));
   }
   port_ = ntohs(address.sin_port);
   epoll_ = epoll_create1(EPOLL_CLOEXEC);

@@ -12,19 +12,19 @@
 #include <utility>
 
 #include "darkroom/core/result.h"
+#include "loopback_hosts.h"
 #include "web_answer.h"
 #include "web_routes.h"
 
 namespace darkroom {
 
-/// Serves routes on every address of the loopback device (127.0.0.1 alone where the system does not let it bind to that): one thread,
-/// epoll, non-blocking sockets.
+/// Serves routes on loopback: one thread, epoll, non-blocking sockets.
 class WebServer {
  public:
   explicit WebServer(WebRoutes& routes) : routes_(routes) {}
   ~WebServer();
 
-  Status start(uint16_t port);
+  Status start(uint16_t port, LoopbackHosts hosts);
   void stop();
 
   uint16_t port() const { return port_; }

@@ -31,7 +31,6 @@ struct Attempt {
   std::chrono::nanoseconds parked{0};  ///< Waited for hosts so far: at most max_park.
   int num_retries = 0;
   int num_redirects = 0;
-  std::optional<RowError> last_error = std::nullopt;  ///< Why it was not finished yet.
 
   // Of the scheduler.
   std::chrono::steady_clock::time_point taken_at{};

@@ -1,14 +1,26 @@
 // Bodies in a memory of the caller, as the download's pipeline has it: they leave in order, and the oldest piece always goes on.
 #include <gtest/gtest.h>
 
+#include <chrono>
+#include <functional>
 #include <map>
 #include <string>
+#include <thread>
 #include <utility>
 
 #include "fetch_web.h"
 
 namespace darkroom {
 namespace {
+
+// Within a minute.
+bool await(const std::function<bool()>& is_so) {
+  const auto end = std::chrono::steady_clock::now() + std::chrono::minutes(1);
+  while (!is_so() && std::chrono::steady_clock::now() < end) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  return is_so();
+}
 
 /// Submits `urls` as pieces 0, 1, ..., takes the replies and lets the pieces leave in their order, as a writer would.
 class OrderedPieces {
@@ -18,8 +30,13 @@ class OrderedPieces {
     fetcher_ = make_fetcher(options);
   }
   void submit(const std::string& url) {
-    const uint64_t order = num_submitted_++;
-    leases_.emplace(order, BodyLease(memory_, order));
+    enter(num_submitted_);
+    submit_as(num_submitted_, url);
+  }
+  /// The piece is inside before its URL is.
+  void enter(uint64_t order) { leases_.emplace(order, BodyLease(memory_, order)); }
+  void submit_as(uint64_t order, const std::string& url) {
+    ++num_submitted_;
     ASSERT_TRUE(fetcher_->submit({.id = order, .url = url, .order = order}));
   }
   /// The outcomes in the order of the pieces.
@@ -110,6 +127,30 @@ TEST(fetch_memory, is_given_back_with_its_place_by_who_waits_for_more) {
   }
   EXPECT_EQ(pieces.take_all(), std::vector<std::string>(9, "ok"));
   EXPECT_LE(pieces.memory().peak_bytes(), 1'000'000u + 4'000'000u);
+}
+
+// Pieces 2 and 3 fill it, 1 waits for it, and the oldest waits for a robots.txt that a younger piece asked for first.
+TEST(fetch_memory, that_is_full_holds_up_no_robots_txt) {
+  FetchWeb web;
+  web.add_file("robots.txt", "");
+  web.add_route("/robots.txt", {{"file", "robots.txt"}});
+  web.add_route("/a.jpg", {});
+  web.start();
+  FetchOptions options = web.options();
+  options.respect.robots = true;
+  OrderedPieces pieces(options, 2 * FetchWeb::kPictureBytes);
+  for (uint64_t order = 0; order < 5; ++order) {
+    pieces.enter(order);
+  }
+  pieces.submit_as(2, web.url("/a.jpg"));
+  pieces.submit_as(3, web.url("/a.jpg"));
+  ASSERT_TRUE(await([&] { return pieces.memory().used_bytes() >= 2 * FetchWeb::kPictureBytes; }));
+  pieces.submit_as(1, web.url("/a.jpg"));
+  ASSERT_TRUE(await([&] { return pieces.memory().num_waiting() == 1; }));
+  pieces.submit_as(4, web.url_of("localhost", "/a.jpg"));
+  pieces.submit_as(0, web.url_of("localhost", "/a.jpg"));
+  ASSERT_TRUE(await([&] { return web.web().num_requests("/robots.txt") == 2; })) << "nothing would ever move again";
+  EXPECT_EQ(pieces.take_all(), std::vector<std::string>(5, "ok"));
 }
 
 TEST(fetch_memory, is_empty_of_a_fetcher_that_ends_while_bodies_come) {

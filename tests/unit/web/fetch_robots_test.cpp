@@ -86,6 +86,10 @@ TEST(RobotsFiles, are_bounded_by_number_and_bytes) {
   }
   EXPECT_GE(small.num_kept(), 1u);
   EXPECT_LE(small.num_kept(), 3u);
+  for (int i = 0; i < 100; ++i) {
+    small.tell(fmt::format("http://{}{}", std::string(16'000, 'a'), i), RowError{RowErrorCode::kDns}, kNow);
+  }
+  EXPECT_LE(small.num_kept(), 10u) << "names of hosts that do not exist are bytes, too";
 }
 
 TEST(RobotsFiles, a_missing_file_allows_and_an_unreadable_one_does_not) {

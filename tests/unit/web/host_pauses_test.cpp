@@ -396,7 +396,6 @@ TEST_F(PausedHosts, a_suspect_counts_only_once_it_is_judged) {
     ASSERT_TRUE(attempt) << i;
     EXPECT_EQ(attempt->used, seconds(0));
     EXPECT_EQ(attempt->num_retries, 0);
-    EXPECT_FALSE(attempt->last_error);
     report(attempt, good());
   }
 }

@@ -217,7 +217,7 @@ TEST(resolver, reads_long_answers_over_tcp) {
     }
     return answer;
   });
-  EXPECT_EQ(web.ask("many.example").addresses.size(), 200u);
+  EXPECT_EQ(web.ask("many.example").addresses.size(), 16u);  // Who names more wants connections to be made, and memory.
 }
 
 TEST(resolver, asks_once_however_many_wait) {

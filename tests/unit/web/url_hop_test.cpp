@@ -121,6 +121,7 @@ TEST(url_hop, refuses_what_is_no_url_of_the_web) {
                                  std::string("http://example.com/\r\nX: y"),
                                  std::string("http://example.com/\0.jpg", 24),
                                  "http://example.com/" + std::string(16'384, 'a'),
+                                 "http://example.com/" + std::string(6'000, ' ') + "a",  // Each takes three bytes.
                                  std::string("http://./"),
                                  std::string("http://exam%ple/"),
                                  std::string("http://exam%00ple/")}) {

@@ -24,7 +24,7 @@ test: ## unit, golden, integration, acceptance (short), structure and sanitizer 
 	@tools/build/setup.sh test
 	@tools/check/run_tests.py
 
-acceptance: build ## the data plane against a hostile web, bad disks and stores, kills (11 minutes; docs/testing.md)
+acceptance: build ## the data plane against a hostile web, bad disks and stores, kills; the endpoint under load (12 minutes; docs/testing.md)
 	@tools/build/setup.sh acceptance
 	@.venv/bin/python tests/acceptance/acceptance.py
 

@@ -1,20 +1,19 @@
 #!/usr/bin/env python3
 """What `compare` says of models that are far apart, and of one model: of two checkpoints of a run it prefers the later in 95 % of pairs, and it
 tells a model from itself, painted from other noise, in no more than its error rate. Trains the tiny recipe shortly; minutes to hours, so that
-it is no part of `make test`.
+it is no part of `make test`, but of acceptance.py --full.
 
-usage: compare_verdicts.py [--full] [--results FILE] [CHECK...]
-Results go to build/acceptance/compare-short.json or compare-full.json; a run that was cut goes on where it was.
+usage: compare_verdicts.py [--full] [--results FILE] [KIND...]    KIND: later, equal; all
+A run that was cut goes on where it was.
 """
 
-import argparse
 import json
 import math
 import pathlib
 import shutil
 import sys
 
-from harness import ROOT, Ledger, Trials, Workbench, darkroom, require, run_checks, write_report
+from harness import ROOT, Trials, Workbench, darkroom, main_of_kinds, require
 
 ERROR_RATE = 0.05
 WANTED = 0.95
@@ -112,20 +111,5 @@ def a_model_is_not_told_from_itself(trials: Trials) -> None:
 CHECKS = [("compare.later", the_later_checkpoint_is_preferred), ("compare.equal", a_model_is_not_told_from_itself)]
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(description="acceptance of compare")
-    parser.add_argument("--full", action="store_true")
-    parser.add_argument("--results", type=pathlib.Path)
-    parser.add_argument("checks", nargs="*")
-    arguments = parser.parse_args()
-    chosen = [check for check in CHECKS if not arguments.checks or check[0] in arguments.checks]
-    form = "full" if arguments.full else "short"
-    ledger = Ledger(arguments.results or ROOT / "build" / "acceptance" / f"compare-{form}.json", arguments.full)
-    report = run_checks(chosen, ledger, arguments.full, 1)
-    write_report(report)
-    print(f"{', '.join(f'{len(names)} {state}' for state, names in report.items())}; the results are in {ledger.path}")
-    return 1 if report["failed"] or not chosen else 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main_of_kinds(__doc__, CHECKS, "compare", []))

@@ -301,7 +301,7 @@ def a_wrong_axis_of_a_grid_is_a_sentence() -> None:
         tab.choose("#y-field", "none")
         for field, values, part in (("steps", "10, some", "whole number"), ("steps", "1.5", "whole number"), ("steps", "9-1", "goes up"), ("guidance_scale", "", "no values"),
                                     ("words", "pear, apple", "pear"), ("sampler", "heun", "heun"), ("size", "64", "WIDTHxHEIGHT"), ("seed", "1-101", "at most 100"),
-                                    ("seed", "1-60, 1-60", "at most 100")):
+                                    ("seed", "1-60, 1-60", "at most 100"), ("words", '"", pear', "first of the words")):
             tab.choose("#x-field", field)
             if values:
                 tab.fill("#x-values", values)
@@ -1013,13 +1013,84 @@ def what_the_server_lacks_is_not_offered() -> None:
         tab.fill("#strength", "0.6")
         request = paint_one(painter, tab)
         require(request["strength"] == 0.6, "the strength", request["strength"])
-        require(base64.b64decode(request["init_image"]) == picture.read_bytes(), "the start picture")
+        require(np.array_equal(pixels(base64.b64decode(request["init_image"])), pixels(picture.read_bytes())), "the start picture")
         tab.click("#start-remove")
         require("init_image" not in paint_one(painter, tab, 2), "a start picture that was removed")
         tab.click(".task .picture")
         tab.click("#viewer-start")
         tab.wait_for(f"{num_of('#start-shown img')} === 1")
         require(Image.open(io.BytesIO(base64.b64decode(paint_one(painter, tab, 3)["init_image"]))).size == (64, 64), "a picture that was painted begins another")
+
+
+def a_start_picture_goes_out_as_it_is_seen_and_without_what_its_file_says() -> None:
+    secret = "a place that nobody is told"
+    said = Image.Exif()
+    said[0x010F], said[0x0112] = secret, 6  # The camera; turned by a quarter.
+    said.get_ifd(0x8825).update({1: "N", 2: (52.0, 30.0, 0.0)})
+    text = PngImagePlugin.PngInfo()
+    text.add_text("parameters", secret)
+    halves = Image.fromarray(np.repeat(np.array([[[200, 40, 40]] * 48 + [[40, 40, 200]] * 48], np.uint8), 64, axis=0))
+    with page_of_fake({"image_to_image": True}) as (painter, tab), temporary_folder() as folder:
+        halves.save(folder / "photo.jpg", exif=said, comment=secret.encode(), quality=95)
+        halves.save(folder / "drawn.png", pnginfo=text, exif=said)
+        for count, name in enumerate(("photo.jpg", "drawn.png"), 1):
+            require(secret.encode() in (folder / name).read_bytes(), "the file says it", name)
+            tab.drop(folder / name, "#start-picture")
+            tab.wait_for("document.querySelector('#start-shown img')?.naturalHeight === 96")
+            sent = base64.b64decode(paint_one(painter, tab, count)["init_image"])
+            got = Image.open(io.BytesIO(sent))
+            require(secret.encode() not in sent and b"Exif" not in sent and not got.getexif() and not (got.info.keys() & {"parameters", "comment", "exif"}), "what goes out", name, got.info)
+            seen = np.asarray(halves.transpose(Image.Transpose.ROTATE_270)).astype(np.int32)
+            require(got.size == (64, 96) and np.abs(pixels(sent) - seen).mean() <= (4 if name == "photo.jpg" else 0), "another picture", name, got.size)
+            tab.click("#start-remove")
+        np.save(folder / "none.png", np.zeros(3))
+        tab.drop(folder / "none.png", "#start-picture")
+        tab.wait_for("document.querySelector('#problem p').textContent.includes('no picture that the browser can read')")
+
+
+def a_grid_has_any_field_of_the_form_as_an_axis() -> None:
+    with page_of_fake({"weighted_prompts": True}) as (painter, tab):
+        tab.fill("#seed", "5")
+        tab.click("#keeps-seed")
+        open_tab(tab, "grid")
+        tab.choose("#x-field", "prompt_syntax")
+        tab.click("#x-all")
+        tab.choose("#y-field", "negative_prompt")
+        tab.fill("#y-values", 'blurry, "blurry, grey", ""')
+        require(tab.text("#grid-count") == "3 x 2 = 6 pictures", "the count", tab.text("#grid-count"))
+        tab.click("#grid-paint")
+        asked = []
+        for _ in range(6):
+            job = painter.next_job()
+            asked.append((job.request["negative_prompt"], job.request["prompt_syntax"]))
+            job.finish()
+        require(asked == [(negative, syntax) for negative in ("blurry", "blurry, grey", "") for syntax in ("weighted", "plain")], "the cells", asked)
+        rows = tab.value("[...document.querySelectorAll('#grid-table th[scope=row]')].map((one) => one.textContent)")
+        require(rows == ["Negative prompt blurry", "Negative prompt blurry, grey", "Negative prompt none"], "rows", rows)
+
+        tab.choose("#x-field", "images")
+        tab.fill("#x-values", "1, 3")
+        tab.choose("#y-field", "steps")
+        tab.fill("#y-values", "10, 20")
+        require(tab.text("#grid-count") == "2 x 2 cells = 8 pictures", "the count", tab.text("#grid-count"))
+        tab.click("#grid-paint")
+        for steps, images in ((10, 1), (10, 3), (20, 1), (20, 3)):
+            job = painter.next_job()
+            require((job.request["steps"], job.request["images"], job.request["seed"]) == (steps, images, 5), "a cell", job.request)
+            job.finish()
+        tab.wait_for(f"{num_of('#grid-table td img.whole')} === 8")
+        tab.click("#grid-table tbody tr:nth-child(2) td:nth-child(3) .place:nth-child(3) button")
+        tab.wait_for("document.querySelector('#viewer').open")
+        require("7" in tab.text("#viewer-body"), "the third picture's seed", tab.text("#viewer-body"))
+        tab.click("#viewer-close")
+        tab.click("#grid-image")
+        _, path = tab.next_file()
+        require(Image.open(path).size == (96 + 4 * 68, 32 + 2 * 68), "the grid as one picture", Image.open(path).size)
+        tab.fill("#x-values", "50, 51")
+        tab.click("#grid-paint")
+        tab.wait_for("document.querySelector('#problem p').textContent === 'A grid has at most 100 pictures, and this one 202.'")
+    with page_of_fake() as (_, tab):
+        require(tab.value("![...document.querySelector('#x-field').options].some(({value}) => value === 'prompt_syntax')"), "a syntax of a server without it")
 
 
 def the_program_serves_the_page_and_paints_what_it_asks_for() -> None:
@@ -1161,6 +1232,8 @@ if __name__ == "__main__":
             events_that_break_off_and_a_page_that_is_loaded_anew_lose_no_job,
             a_grid_is_a_labelled_table_of_pictures,
             a_wrong_axis_of_a_grid_is_a_sentence,
+            a_grid_has_any_field_of_the_form_as_an_axis,
+            a_start_picture_goes_out_as_it_is_seen_and_without_what_its_file_says,
             the_history_brings_all_settings_back_and_is_bounded,
             a_png_brings_its_settings_back,
             pictures_of_other_programs_are_read_and_bad_ones_are_refused_in_a_sentence,

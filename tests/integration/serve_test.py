@@ -4,6 +4,7 @@
 usage: serve_test.py
 """
 
+import atexit
 import base64
 import concurrent.futures
 import contextlib
@@ -51,6 +52,9 @@ class Server:
         command = [PROGRAM, "serve", *models, "--port", "0", "--threads", "1", *flags]
         self.tls = tls
         self.process = subprocess.Popen([str(word) for word in command], stderr=subprocess.PIPE, text=True, cwd=ROOT, env=environment)
+        self.await_start()
+
+    def await_start(self) -> None:
         self.log = ""
         self.told: queue.Queue = queue.Queue()
         self.reader = threading.Thread(target=self.read_log, daemon=True)
@@ -113,6 +117,7 @@ def pixels(png: bytes) -> np.ndarray:
 def model() -> str:
     """A model with random weights: these tests are about which picture comes, not about how it looks."""
     folder = pathlib.Path(tempfile.mkdtemp(prefix="darkroom-test-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
     run("models", "init", "--preset", "tiny", folder / "tiny", "--tokenizer", ROOT / "models" / "tiny" / "tokenizer")
     return str(folder / "tiny")
 
@@ -589,13 +594,12 @@ def serve_in_a_container(folder: str) -> None:
     subprocess.run(["ip", "link", "set", "lo", "up"], check=True)
     subprocess.run(["mount", "-t", "tmpfs", "none", "/opt"], check=True)
     shutil.copytree(folder, "/opt/ml/model")
-    with subprocess.Popen([PROGRAM, "serve", "--host", "127.0.0.1", "--port", "0"], cwd=ROOT, stderr=subprocess.PIPE, text=True) as chosen:
-        places = []
-        for line in chosen.stderr:
-            if "at http://" in line:
-                places.append(line)
-                chosen.kill()
-        require(len(places) == 1 and "http://127.0.0.1:" in places[0], "--host holds in a container", places)
+    with Server([], "--host", "127.0.0.1", "--queue-cost", "1e15") as server:  # Flags hold in a container, too.
+        server.paint({"num_inference_steps": 4})
+        status, _, text = server.ask("POST", INVOCATIONS, {"prompt": "x", "width": 2048, "height": 2048, "num_inference_steps": 500}, {"Accept": "image/png"})
+        require(status == 429 and "deadline is in 55 s" in json.loads(text)["error"]["message"], "what ends after the platform's 60 s", status, text)
+    with Server([], "--host", "127.0.0.1", environment={**os.environ, "SAGEMAKER_MULTI_MODEL": "true"}) as server:
+        require(json.loads(server.ask("GET", "/models")[2])["models"] == [] and server.ask("GET", "/ping")[0] == 200, "a container of several models")
     process = subprocess.Popen([PROGRAM, "serve"], cwd=ROOT)
     limit = time.monotonic() + PATIENCE
     while True:
@@ -606,7 +610,8 @@ def serve_in_a_container(folder: str) -> None:
         except ConnectionRefusedError:
             require(process.poll() is None and time.monotonic() < limit, "no answer on port 8080", process.poll())
             time.sleep(0.05)
-    require(connection.getresponse().status == 200, "ping")
+    reply = connection.getresponse()
+    require(reply.status == 200 and reply.read() == b"", "ping")
     body = json.dumps({"inputs": "a red apple", "parameters": {"num_inference_steps": 4}})
     connection = http.client.HTTPConnection("127.0.0.1", 8080, timeout=PATIENCE)
     connection.request("POST", INVOCATIONS, body, {"Content-Type": "application/json", "Host": "model.aws.local:8080"})
@@ -622,6 +627,30 @@ def a_container_serves_its_model_on_port_8080() -> None:
         raise Skipped(f"no namespaces here: {probe.stderr.strip()[:200]}")
     done = subprocess.run(["unshare", "-rmn", sys.executable, __file__, "--container", model()], capture_output=True, text=True, timeout=2 * PATIENCE)
     require(done.returncode == 0, "the container:", done.stdout[-2000:], done.stderr[-4000:])
+
+
+def the_image_is_started_as_the_platform_does() -> None:
+    """`docker run IMAGE serve`: exec-form, so that signals arrive, by the program itself and as root; no driver within."""
+    text = (ROOT / "deploy" / "Containerfile").read_text()
+    entry = re.findall(r"^ENTRYPOINT (.*)$", text, re.MULTILINE)
+    require([json.loads(one) for one in entry] == [["darkroom"]], "the entry point", entry)
+    installed = " ".join(re.findall(r"apt-get install[^\n]*", text))
+    require(not re.search(r"^USER", text, re.MULTILINE) and not re.search("tini|nvidia|cuda-drivers", installed), "user and packages", installed)
+
+
+def the_platforms_headers_are_taken_and_given() -> None:
+    fields = {"num_inference_steps": 4, "seed": 9}
+    attributes = "x" * 1024
+    platform = {"X-Amzn-SageMaker-Custom-Attributes": attributes, "X-Amzn-SageMaker-Target-Model": "a.tar.gz", "X-Amzn-SageMaker-Inference-Id": "7", "X-Nobody-Knows": "this"}
+    with Server(model()) as server:
+        status, headers, png = server.ask("POST", INVOCATIONS, {"prompt": "a red apple", **fields}, {"Accept": "image/png", **platform})
+        require(status == 200 and np.array_equal(pixels(png), sampled(fields)), "headers that are not known", status)
+        given = headers["x-amzn-sagemaker-custom-attributes"]
+        require(given == "seed=9" and len(given) <= 1024 and given.isascii(), "what the platform hands on", given)
+        status, headers, body = server.ask("POST", INVOCATIONS, {"prompt": "a red apple", **fields}, {"Accept": "text/event-stream", **platform})
+        require(status == 200 and headers["transfer-encoding"] == "chunked" and events_of(body)[-1][0] == "done", "a stream", headers)
+        status, _, body = server.ask("POST", INVOCATIONS, {"prompt": "x", "width": 256, "height": 256, "num_inference_steps": 1, "num_images_per_prompt": 2})
+        require(status == 200 and np.asarray(json.loads(body)["generated_images"]).shape == (2, 256, 256, 3), "two pictures as nested arrays", status, len(body))
 
 
 def several_models_paint_what_each_does_alone_and_take_turns_in_memory() -> None:
@@ -859,6 +888,8 @@ if __name__ == "__main__":
             no_reply_is_broken_by_a_stop,
             a_stop_finishes_what_was_begun,
             a_container_serves_its_model_on_port_8080,
+            the_image_is_started_as_the_platform_does,
+            the_platforms_headers_are_taken_and_given,
             several_models_paint_what_each_does_alone_and_take_turns_in_memory,
             files_beside_the_weights_that_are_read_take_no_memory,
             sagemaker_loads_and_unloads_models,

@@ -1,7 +1,7 @@
 // Two fields of the settings against each other: a labelled table of pictures.
 
 import {byId, discard, element, fillSelect, saveFile, saveJson} from "./elements.js";
-import {axisFields, gridCells} from "./grid_axes.js";
+import {axisFields, gridCells, numPictures} from "./grid_axes.js";
 import {PicturePlace, stateText} from "./task_card.js";
 
 const kForm = "darkroom-grid";
@@ -68,8 +68,10 @@ export class Grid {
   /** Says how many pictures the axes are, by what is known of the model by now. */
   count() {
     try {
-      const [x, y] = kAxes.map((name) => this.#axis(name).values.length);
-      byId("grid-count").textContent = `${y} x ${x} = ${x * y} pictures`;
+      const [x, y] = kAxes.map((name) => this.#axis(name));
+      const count = numPictures(x, y);
+      const [columns, rows] = [x.values.length, y.values.length];
+      byId("grid-count").textContent = `${rows} x ${columns}${count === rows * columns ? "" : " cells"} = ${count} pictures`;
     } catch (failure) {
       byId("grid-count").textContent = failure.message;
     }
@@ -119,7 +121,7 @@ export class Grid {
     };
     task.addEventListener("change", update);
     update();
-    return element("td", {}, new PicturePlace(task, 0, () => this.page.open(task, 0)).node, state);
+    return element("td", {}, ...task.seeds.map((_, index) => new PicturePlace(task, index, () => this.page.open(task, index)).node), state);
   }
 
   #saveJson() {
@@ -155,24 +157,27 @@ export class Grid {
 }
 
 function label(field, value) {
-  return field.isNameless ? value : `${field.label} ${value}`;
+  return field.isNameless ? value : `${field.label} ${value === "" ? "none" : value}`;
 }
 
 /** The table as one picture; what is not painted stays free. */
 async function drawnGrid(tasks, columns, rows) {
-  const images = await Promise.all(tasks.map((row) => Promise.all(row.map((task) => task.blobs[0] && createImageBitmap(task.blobs[0])))));
-  const known = images.flat().filter(Boolean);
+  const images = await Promise.all(tasks.map((row) => Promise.all(row.map((task) => Promise.all(task.blobs.map((blob) => createImageBitmap(blob)))))));
+  const known = images.flat(2);
   const [width, height] = [Math.max(64, ...known.map((one) => one.width)), Math.max(64, ...known.map((one) => one.height))];
   const [left, top, gap] = [Math.max(96, width / 4), 32, 4];
-  const canvas = element("canvas", {width: left + columns.length * (width + gap), height: top + rows.length * (height + gap)});
+  const places = [left];  // Of the columns: a cell's pictures stand beside each other.
+  tasks[0].forEach((_, x) => places.push(places[x] + Math.max(...tasks.map((row) => row[x].seeds.length)) * (width + gap)));
+  const canvas = element("canvas", {width: places.at(-1), height: top + rows.length * (height + gap)});
   const pen = canvas.getContext("2d");
   pen.fillStyle = "white";
   pen.fillRect(0, 0, canvas.width, canvas.height);
   pen.fillStyle = "black";
   pen.font = "13px sans-serif";
   pen.textBaseline = "middle";
-  columns.forEach((text, x) => pen.fillText(text, left + x * (width + gap), top / 2, width));
+  columns.forEach((text, x) => pen.fillText(text, places[x], top / 2, width));
   rows.forEach((text, y) => pen.fillText(text, gap, top + y * (height + gap) + height / 2, left - 2 * gap));
-  images.forEach((row, y) => row.forEach((image, x) => image && pen.drawImage(image, left + x * (width + gap), top + y * (height + gap))));
+  images.forEach((row, y) => row.forEach((cell, x) => cell.forEach((image, index) =>
+    pen.drawImage(image, places[x] + index * (width + gap), top + y * (height + gap)))));
   return canvas;
 }

@@ -2,13 +2,17 @@
 
 const kMostValues = 100;
 
-/** "a, "b, c", d" -> ["a", "b, c", "d"]. */
+/** "a, "b, c", , """ -> ["a", "b, c", ""]: what is empty is meant only between quotation marks. */
 export function listed(text) {
   const values = [];
   for (const [, quoted, plain] of text.matchAll(/\s*(?:"((?:[^"]|"")*)"|([^,]*))\s*(?:,|$)/g)) {
-    values.push(quoted === undefined ? plain.trim() : quoted.replaceAll('""', '"'));
+    if (quoted !== undefined) {
+      values.push(quoted.replaceAll('""', '"'));
+    } else if (plain.trim() !== "") {
+      values.push(plain.trim());
+    }
   }
-  return values.filter((value) => value !== "");
+  return values;
 }
 
 /** "1-5", "10-50 (+10)" or "1-9 [5]" -> its numbers; null: that is no range. */
@@ -65,13 +69,17 @@ function named(name, label, names) {
           apply: (settings, value) => ({...settings, [name]: value})};
 }
 
+function text(name, label, hint) {
+  return {label, hint, values: listed, apply: (settings, value) => ({...settings, [name]: value})};
+}
+
 const kWords = {
   label: "Words",
   isNameless: true,
   hint: "apple, pear, plum",
   values: listed,
   apply: (settings, value, [first]) => {
-    if (!settings.description.includes(first) && !settings.negative_prompt.includes(first)) {
+    if (first === "" || (!settings.description.includes(first) && !settings.negative_prompt.includes(first))) {
       throw new Error(`The first of the words is to be in a prompt, to be replaced; it is not: ${first}`);
     }
     const replaced = (text) => text.replaceAll(first, () => value);
@@ -79,15 +87,18 @@ const kWords = {
   },
 };
 
-/** Fields by name: {label, isNameless?, hint, all?, values(text) -> values or an Error, apply(settings, value, values) -> settings}. */
+/** Fields by name: {label, isNameless?, isCount?, hint, all?, values(text) -> values or an Error, apply(settings, value, values) -> settings}. */
 export function axisFields(facts, templates) {
   return {
     none: {label: "nothing", isNameless: true, hint: "", values: () => [""], apply: (settings) => settings},
     words: kWords,
+    negative_prompt: text("negative_prompt", "Negative prompt", 'blurry, "blurry, grey", ""'),
+    ...(facts.features?.weighted_prompts && {prompt_syntax: named("prompt_syntax", "Prompt syntax", ["weighted", "plain"])}),
     steps: field("steps", true, "Steps", "10-50 (+10)"),
     guidance_scale: field("guidance_scale", false, "Guidance", "3, 5, 7.5, 10"),
     sampler: named("sampler", "Sampler", facts.samplers),
     seed: field("seed", true, "Seed", "1-4"),
+    images: {...field("images", true, "Pictures", "1, 2, 4"), isCount: true},
     size: {label: "Size", hint: "512x512, 768x512", values: sizes, apply: (settings, value) => {
       const [width, height] = value.split("x").map(Number);
       return {...settings, width, height};
@@ -99,15 +110,22 @@ export function axisFields(facts, templates) {
   };
 }
 
+/** One a cell, unless an axis says how many; of two such, the rows. */
+export function numPictures(x, y) {
+  const [axis, other] = y.field.isCount ? [y, x] : [x, y];
+  const values = axis.field.isCount ? axis.values : axis.values.map(() => 1);
+  return other.values.length * values.reduce((sum, value) => sum + value, 0);
+}
+
 /** The cells of a grid as rows of settings. An Error says which axis is wrong. */
 export function gridCells(settings, x, y) {
   const rows = y.values.map((row) => x.values.map((column) => y.field.apply(x.field.apply(settings, column, x.values), row, y.values)));
-  const count = x.values.length * y.values.length;
-  if (count === 0) {
+  if (x.values.length * y.values.length === 0) {
     throw new Error("An axis of the grid has no values");
   }
+  const count = numPictures(x, y);
   if (count > kMostValues) {
-    throw new Error(`A grid has at most ${kMostValues} cells, and this one ${count}`);
+    throw new Error(`A grid has at most ${kMostValues} pictures, and this one ${count}`);
   }
   return rows;
 }

@@ -17,7 +17,9 @@ import {Vote} from "./vote.js";
 
 const kMostCards = 40;
 const kMostFileBytes = 50_000_000;
-const kMostStartBytes = 1_000_000;  // A larger start picture is made smaller first: a request's body is bounded.
+// A larger start picture is made smaller first: a request's body and its pixels are bounded.
+const kMostStartBytes = 1_000_000;
+const kMostStartPixels = 40_000_000;
 const kTabs = ["pictures", "grid", "vote", "history", "training", "dataset"];
 
 function say(sentence) {
@@ -260,17 +262,23 @@ class Page {
   }
 }
 
-/** The picture's bytes, or those of a smaller one where they are too many or of another type. */
+/**
+ * The picture as it is seen, and nothing else that the file says (EXIF: place, camera, names): it is written anew, a PNG as a PNG of the same
+ * pixels unless it is too large.
+ */
 async function base64Of(file) {
-  let blob = file;
-  if (file.size > kMostStartBytes || !["image/png", "image/jpeg"].includes(file.type)) {
-    const image = await createImageBitmap(file).catch(() => {
-      throw new Error("This file is no picture that the browser can read");
-    });
-    const scale = Math.min(1, 1024 / Math.max(image.width, image.height));
-    const canvas = element("canvas", {width: Math.round(image.width * scale), height: Math.round(image.height * scale)});
-    canvas.getContext("2d").drawImage(image, 0, 0, canvas.width, canvas.height);
-    blob = await new Promise((resolve) => canvas.toBlob(resolve, "image/jpeg", 0.92));
+  const image = await createImageBitmap(file).catch(() => {
+    throw new Error("This file is no picture that the browser can read");
+  });
+  const isLarge = file.size > kMostStartBytes || image.width * image.height > kMostStartPixels;
+  const scale = isLarge ? Math.min(1, 1024 / Math.max(image.width, image.height)) : 1;
+  const [width, height] = [image.width, image.height].map((side) => Math.max(1, Math.round(side * scale)));
+  const canvas = element("canvas", {width, height});
+  canvas.getContext("2d").drawImage(image, 0, 0, width, height);
+  const type = file.type === "image/png" && !isLarge ? "image/png" : "image/jpeg";
+  const blob = await new Promise((resolve) => canvas.toBlob(resolve, type, 0.92));
+  if (blob === null) {
+    throw new Error("The browser cannot write this picture anew");
   }
   const bytes = new Uint8Array(await blob.arrayBuffer());
   return btoa(Array.from(bytes, (byte) => String.fromCharCode(byte)).join(""));

@@ -2,12 +2,13 @@
 """Rows a second of `process` through Ray against the single program, against the reference template's preprocessing (ray_data_jobs.py) and
 against Ray Data with our operators: the same JPEGs of 600x825, model, number of rows a file and CPUs, in turn, a round after the other.
 
-usage: bench_ray.py [--packages FOLDER] [--rows N] [--resolution R] [--rounds N]     in .venv; wants .venv-ray, `make python`, .venv-parity
+usage: bench_ray.py [--packages FOLDER] [--rows N] [--resolution R] [--rounds N] [--judge]     in .venv; wants .venv-ray, `make python`, .venv-parity
 First the answers: the parts of the cluster must be the single program's to the byte, the operators' rows equal to them, the template's keys the
 same and its caption states equal to 1e-4 (its latents are drawn by another generator). Each side does an eighth of the rows, then all of them: a
 rate is that of the rows that the second run has more, in the time that it takes longer, so no start and no end counts. Wall-clock: what else runs
 on the machine changes it, and where it made the second run the shorter one there is no rate (nan). CPU milliseconds a row, of all processes of a
-side, are had in the same way and change less.
+side, are had in the same way and change less. The last table sets the ratios of rates, each the median of its rounds, beside the goals; with --judge
+the exit code is 1 when one of them was not reached, or not measured.
 """
 
 import argparse
@@ -103,6 +104,25 @@ def floats_of(column: pa.ChunkedArray, num_rows: int) -> np.ndarray:
     return np.asarray(values, dtype=np.float32).reshape(num_rows, -1)
 
 
+def ratios_of(rates: dict[str, list[float]], ours: str, theirs: str) -> list[float]:
+    """Of the rounds in which both have a rate."""
+    return [ratio for a, b in zip(rates[ours], rates[theirs]) if not math.isnan(ratio := a / b)]
+
+
+def judge(rates: dict[str, list[float]]) -> bool:
+    """Prints goal, figure and whether it was reached; whether all were."""
+    rows = []
+    for ours, theirs, promise in PROMISES:
+        ratios = ratios_of(rates, ours, theirs)
+        figure = statistics.median(ratios) if ratios else math.nan
+        rows.append((f"{ours}: >= {promise}x {theirs}", figure, "not measured" if not ratios else "yes" if figure >= promise else "NO"))
+    width = max(len(words) for words, _, _ in rows)
+    print(f"\n{'goal, rows a second':{width}}  {'measured':>10}  reached")
+    for words, figure, reached in rows:
+        print(f"{words:{width}}  {figure:10.2f}  {reached}")
+    return all(reached == "yes" for _, _, reached in rows)
+
+
 class Bench:
     def __init__(self, given: argparse.Namespace, folder: pathlib.Path) -> None:
         self.given, self.folder = given, folder
@@ -186,10 +206,9 @@ class Bench:
         print(f"{given.rows} JPEGs of 600x825 to {given.resolution} px, models/tiny, float32, {given.cpus} CPUs, {given.rounds} rounds; min, median, max")
         for name, rates in self.rates.items():
             print(f"  {name:28} {spread(rates)} rows/s   {spread(self.costs[name])} CPU ms a row", flush=True)
-        for ours, theirs, promise in PROMISES:
-            ratios = [a / b for a, b in zip(self.rates[ours], self.rates[theirs])]
+        for ours, theirs, _ in PROMISES:
             costs = statistics.median(b / a for a, b in zip(self.costs[ours], self.costs[theirs]))
-            print(f"  {ours} / {theirs}: {spread(ratios)} (wanted: {promise}); by CPU time {costs:.2f}", flush=True)
+            print(f"  {ours} / {theirs}: {spread(ratios_of(self.rates, ours, theirs) or [math.nan])}; by CPU time {costs:.2f}", flush=True)
 
 
 def parse_arguments() -> argparse.Namespace:
@@ -199,6 +218,7 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("--rows", type=int, default=640)
     parser.add_argument("--resolution", type=int, default=256)
     parser.add_argument("--rounds", type=int, default=1)
+    parser.add_argument("--judge", action="store_true", help="exit with 1 when a goal was not reached or not measured")
     given = parser.parse_args()
     given.cpus = 2  # Of a node of RayCluster.
     if given.rows < 1 or given.rows % (SMALL * ROWS_PER_FILE):
@@ -211,7 +231,7 @@ def parse_arguments() -> argparse.Namespace:
     return given
 
 
-def main() -> None:
+def main() -> int:
     given = parse_arguments()
     with tempfile.TemporaryDirectory(prefix="darkroom-bench-") as folder:
         bench = Bench(given, pathlib.Path(folder))
@@ -221,7 +241,8 @@ def main() -> None:
         except Skipped as skip:
             sys.exit(f"bench_ray: {skip}")
         bench.report()
+    return 0 if judge(bench.rates) or not given.judge else 1
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

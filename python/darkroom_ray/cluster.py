@@ -1,11 +1,13 @@
 """The Ray that a command works with: one that is there, or one of its own that ends with it."""
 
 import contextlib
+import json
 import logging
 import os
 import pathlib
 import secrets
 import shutil
+import socket
 import sysconfig
 import tempfile
 from collections.abc import Iterator
@@ -16,7 +18,9 @@ from darkroom_ray.request import Request
 # Items travel as numbers and answers as counts, so that Ray's object store stays almost empty.
 OBJECT_STORE_BYTES = 128 << 20
 QUIET = {"log_to_driver": False, "logging_level": logging.ERROR}
+CONNECT_SECONDS = 5.0  # That a cluster's head has to answer: Ray itself asks without end.
 START_TRIES = 3  # A node's helpers have 15 s to start, which on a busy machine may not be enough.
+JOB_CONFIG = "RAY_JOB_CONFIG_JSON_ENV_VAR"  # Ray's name for what the driver of `ray job submit` finds in its environment.
 SHORT_FOLDER_BYTES = 40  # Ray makes socket paths of at most 107 bytes below it.
 
 
@@ -30,7 +34,11 @@ def import_ray():
 
 
 def runtime_environment() -> dict:
-    """What workers need beside their own environment: where this package lies, when it was not installed but is run from a checkout."""
+    """What workers need beside their own environment: where this package lies, when it was not installed but is run from a checkout. A job of
+    `ray job submit` may say it already, and Ray takes no second word of it."""
+    of_job = json.loads(os.environ.get(JOB_CONFIG, "{}")).get("runtime_env") or {}
+    if "PYTHONPATH" in of_job.get("env_vars", {}):
+        return {}
     parent = pathlib.Path(__file__).resolve().parent.parent
     if parent in (pathlib.Path(sysconfig.get_path(name)).resolve() for name in ("purelib", "platlib")):
         return {}
@@ -50,6 +58,13 @@ def has_cluster(request: Request) -> bool:
     return bool(request.address or os.environ.get("RAY_ADDRESS"))
 
 
+def check_answer(address: str) -> None:
+    """Errors: OSError, where nobody listens at HOST:PORT. Of other addresses (auto) Ray knows at once."""
+    host, _, port = address.rpartition(":")
+    if host and port.isdigit() and "://" not in address:
+        socket.create_connection((host.strip("[]"), int(port)), CONNECT_SECONDS).close()
+
+
 @contextlib.contextmanager
 def connected(request: Request) -> Iterator[None]:
     """Errors: Refused where there is no cluster at the address."""
@@ -59,8 +74,9 @@ def connected(request: Request) -> Iterator[None]:
             yield
         return
     try:
+        check_answer(request.address or os.environ["RAY_ADDRESS"])
         ray.init(address=request.address or None, runtime_env=runtime_environment(), **QUIET)
-    except (ConnectionError, RuntimeError, ValueError) as error:
+    except (OSError, RuntimeError, ValueError) as error:
         raise Refused(f"there is no Ray cluster at {request.address or os.environ['RAY_ADDRESS']}: {error}") from None
     try:
         yield
@@ -74,6 +90,7 @@ def own_ray(ray) -> Iterator[None]:
     # Without one Ray writes a token into the home folder, which may not be there.
     if not {"RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH"} & set(os.environ):
         os.environ["RAY_AUTH_TOKEN"] = secrets.token_hex(32)
+    os.environ.setdefault("RAY_worker_niceness", "0")  # As the program has it alone; Ray's 15 is for machines that others work at, too.
     parent = os.environ.get("RAY_TMPDIR", tempfile.gettempdir())
     if len(parent.encode()) > SHORT_FOLDER_BYTES:
         raise Refused(f"Ray makes sockets below its folder, whose path may have {SHORT_FOLDER_BYTES} bytes: set RAY_TMPDIR to a shorter one than {parent}")

@@ -5,11 +5,10 @@ import sys
 
 from darkroom_ray.cluster import connected
 from darkroom_ray.flags import PLACED, Refused, help_text, read_request
+from darkroom_ray.program import EXIT_USAGE, find_program, read_arguments
 from darkroom_ray.progress import say
 from darkroom_ray.request import Request
 
-EXIT_FAILED = 1
-EXIT_USAGE = 2
 USAGE = """usage: darkroom-ray VERB [flags]
 
   download    URL tables -> image dataset, a task a batch of items
@@ -27,7 +26,6 @@ USAGE = """usage: darkroom-ray VERB [flags]
 def run_verb(request: Request) -> int:
     """Errors: Refused."""
     from darkroom_ray.item_job import JobFailed, check_summary_place, write_summary
-    from darkroom_ray.program import read_arguments
     from darkroom_ray.serving import check_service
     from darkroom_ray.stopping import Stopped, StopWatch
     from darkroom_ray.verbs import run_checked
@@ -53,8 +51,6 @@ def run_verb(request: Request) -> int:
 def help_of(verb: str, words: list[str]) -> int:
     """Its own flags, then the program's."""
     import subprocess
-
-    from darkroom_ray.program import find_program
 
     print(help_text(verb) + "\n\nOf the program:", flush=True)
     return subprocess.run([find_program(), "train" if verb == "online" else verb, *[word for word in words if word in ("--help", "-h")]], check=False).returncode

@@ -13,20 +13,18 @@ from darkroom_ray.items import ItemBook, ItemFailed, pause_after
 from darkroom_ray.measured import JobMeasures
 from darkroom_ray.preflight import Node, room_in
 from darkroom_ray.probe import nodes_of
-from darkroom_ray.program import ProgramFailed
+from darkroom_ray.program import EXIT_USAGE, ProgramFailed
 from darkroom_ray.progress import Progress, items_text
 from darkroom_ray.request import Placement, Request
-from darkroom_ray.stopping import Stopped, StopWatch
+from darkroom_ray.stopping import ENDING, Stopped, StopWatch, wait_for_ends
 
 LOOK_SECONDS = 0.5
 COUNT_SECONDS = 10.0  # Between two counts of the nodes, which come and go.
 ROOM_SECONDS = 30.0  # After which it is told that encoders have found no room.
 # Until an item that somebody else has claimed is asked for again. A claim of a dead process of the same machine holds nobody up.
 BUSY_PAUSE_SECONDS = 5.0
-STOP_SECONDS = 30.0  # That programs have to end in order, before they are killed with their workers.
 BATCHES_PER_WORKER = 8  # So that the last ones end together.
 MOST_ITEMS_OF_A_BATCH = 64
-EXIT_USAGE = 2
 # Of the program's summary: what it counts of its own work, which here was almost none.
 OF_THE_CLOSING_RUN = ("bytes", "hosts", "retries", "stages")
 
@@ -69,7 +67,7 @@ class ItemJob:
         self.ray = ray
         self.request = request
         self.stop = stop
-        self.progress = Progress(request.verb)
+        self.progress = Progress(request.verb, is_quiet=request.is_quiet)
         self.measures = JobMeasures(request.verb)
         self.restarts = 0
         self.start = time.monotonic()
@@ -133,16 +131,14 @@ class ItemJob:
             raise
 
     def end_in_order(self) -> None:
-        """A program that is killed leaves its claims, which would hold the same command up on other hosts."""
+        """What is under way, with its programs."""
+        calls = [*self.at_work, *self.asked]
+        ends: list = []
         with contextlib.suppress(self.ray.exceptions.RayError):
-            calls = [*self.at_work, *self.asked]
             ends = list(dict.fromkeys([*self.workers.stop(calls), *calls]))
-            if not ends:
-                return
-            self.progress.say(f"{self.request.verb}: the programs end, within {STOP_SECONDS:.0f} s; a second signal kills them")
-            for end in self.ray.wait(ends, num_returns=len(ends), timeout=STOP_SECONDS)[0]:
-                with contextlib.suppress(self.ray.exceptions.RayError):  # Which Ray would print where nobody takes it.
-                    self.ray.get(end)
+        if ends:
+            self.progress.say(f"{self.request.verb}: {ENDING}")
+            wait_for_ends(self.ray, ends)
 
     def run_to_end(self) -> tuple[int, dict]:
         """As run(), but leaves programs at work behind where it raises."""

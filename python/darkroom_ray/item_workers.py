@@ -1,33 +1,16 @@
 """What does items on the cluster: a task a batch, or actors whose program stays with its models loaded."""
 
-import concurrent.futures
 import contextlib
 import tempfile
 import threading
-from collections.abc import Callable
 
 from darkroom_ray.addresses import AddressFile
 from darkroom_ray.item_child import ItemChild
-from darkroom_ray.program import run_to_summary, stop_program
+from darkroom_ray.program import run_to_summary, until_cancelled
 from darkroom_ray.request import Request
 
 TASKS_PER_WAITING = 4  # A cluster that is larger by a quarter each time is soon large enough.
 CALLS_OF_AN_ACTOR = 2  # While the program works on one batch the next is at hand.
-CANCEL_SECONDS = 0.2  # Until a task hears that it is cancelled.
-
-
-def until_cancelled(work: Callable, stop: Callable[[], None]):
-    """What the work of a task gives. Where the task is cancelled meanwhile, stop() ends its program. Errors: the work's; KeyboardInterrupt."""
-    with concurrent.futures.ThreadPoolExecutor(1) as pool:
-        try:
-            working = pool.submit(work)
-            # Ray raises it in the task's thread without waking it: that one must not wait for long.
-            while not working.done():
-                concurrent.futures.wait([working], CANCEL_SECONDS)
-        except KeyboardInterrupt:
-            stop()
-            raise
-        return working.result()
 
 
 def plan_items(request: Request) -> tuple[dict, list[str]]:
@@ -40,12 +23,6 @@ def do_items(request: Request, items: list[int]) -> tuple[list[dict], list[str]]
     """A task: its program does these items and ends."""
     child = ItemChild(request)
     return until_cancelled(lambda: (child.do(items), child.finish()), child.stop)
-
-
-def close_job(request: Request) -> tuple[int, dict, str]:
-    """A task: runs the verb for the whole job once all its items are there, and makes those that are gone meanwhile. What concerns all items
-    (--dedup content, --visualize, the error budget) is done by it. Exit code, summary, last words."""
-    return run_to_summary(request, lambda child: until_cancelled(child.wait, lambda: stop_program(child)))
 
 
 class Encoder:
@@ -100,7 +77,7 @@ class Tasks:
         self._ray = ray
         self._plan = ray.remote(plan_items).options(**options)
         self._do = ray.remote(do_items).options(**options)
-        self._close = ray.remote(close_job).options(**options)
+        self._close = ray.remote(run_to_summary).options(**options)
         self._request = request
         self.num_workers = num_tasks
         self.is_fixed = bool(request.num_workers)
@@ -151,6 +128,8 @@ class Tasks:
         return calls
 
     def close(self):
+        """A task that runs the verb for the whole job once all its items are there, and makes those that are gone meanwhile. What concerns all items
+        (--dedup content, --visualize, the error budget) is done by it."""
         return self._close.remote(self._request)
 
 
@@ -163,7 +142,7 @@ class Encoders:
         self._request = request
         self._access = access
         self._actor = ray.remote(Encoder).options(**request.placement.options(), max_concurrency=CALLS_OF_AN_ACTOR + 1, max_restarts=0)
-        self._close = ray.remote(close_job).options(**request.placement.options(), max_retries=0)
+        self._close = ray.remote(run_to_summary).options(**request.placement.options(), max_retries=0)
         self.num_workers = request.num_workers
         self._calls: dict = {}  # Of each actor: those that are under way.
         self._waiting: dict = {}  # Actors that are not placed yet: the reference that is done when they are.
@@ -265,5 +244,6 @@ class Encoders:
         return [*closing, *(actor.stop.remote() for actor in placed)]
 
     def close(self):
+        """As Tasks'."""
         self._closing = self._close.remote(self._request)
         return self._closing

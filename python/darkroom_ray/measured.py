@@ -1,6 +1,14 @@
 """Counters and gauges on Ray's own metrics port; names and labels: docs/cluster.md."""
 
 
+def restart_counter(verb: str):
+    from ray.util.metrics import Counter
+
+    made = Counter("darkroom_ray_restarts_total", description="Workers that were lost and replaced; of ranks the starts of their group after the first.", tag_keys=("verb",))
+    made.set_default_tags({"verb": verb})
+    return made
+
+
 class JobMeasures:
     """Of one job; kept by its driver."""
 
@@ -21,9 +29,9 @@ class JobMeasures:
         self.row_errors = counter("row_errors_total", "Rows without a result, by code.", "code")
         self.items = counter("items_total", "Items that were committed.")
         self.bytes = counter("bytes_total", "Bytes of the parts that were committed.")
-        self.restarts = counter("restarts_total", "Workers that were lost and replaced.")
+        self.restarts = restart_counter(verb)
         self.open_items = gauge("open_items", "Items that are still to do.")
-        self.workers = gauge("workers", "Tasks, encoders or ranks at work.")
+        self.workers = gauge("workers", "Tasks or encoders at work.")
 
     def count(self, answers: list[dict]) -> None:
         for answer in answers:

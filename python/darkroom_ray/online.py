@@ -10,6 +10,7 @@ import secrets
 import signal
 import threading
 import time
+from collections.abc import Callable
 
 from darkroom_ray.addresses import LOOK_SECONDS, AddressFile, place_to_listen
 from darkroom_ray.cluster import actor_here
@@ -18,11 +19,11 @@ from darkroom_ray.item_job import cause_of, first_line
 from darkroom_ray.items import pause_after
 from darkroom_ray.node_types import with_coming
 from darkroom_ray.preflight import Node, check_both, places_beside
-from darkroom_ray.probe import check_cluster, nodes_of
-from darkroom_ray.program import start_child
+from darkroom_ray.probe import nodes_of, refuse
+from darkroom_ray.program import start_child, stop_program
 from darkroom_ray.program_log import ProgramLog, log_folder
 from darkroom_ray.request import Placement, Request
-from darkroom_ray.stopping import StopWatch
+from darkroom_ray.stopping import StopWatch, wait_for_ends
 from darkroom_ray.training import train
 from darkroom_ray.watched import own_trace
 
@@ -144,8 +145,9 @@ class EncoderActor:
         """Its exit code and last words."""
         return self._child.wait(), self._child.last_words()
 
-    def end(self) -> None:
-        self._child.end(signal.SIGTERM)
+    def stop(self) -> None:
+        """Ends its program in order."""
+        stop_program(self._child)
 
 
 def near_node(node_id: str):
@@ -335,10 +337,12 @@ class EncoderKeeper:
         return None
 
     def end(self) -> None:
-        """Their programs end with their actors."""
+        """Their programs end in order; what has not ended by then ends with its actor."""
         self._is_over.set()
         if self._thread:
             self._thread.join()
+        with contextlib.suppress(self.ray.exceptions.RayError):
+            wait_for_ends(self.ray, [seat.actor.stop.remote() for seat in self._seats if seat.has_place()])
         for seat in self._seats:
             with contextlib.suppress(self.ray.exceptions.RayError):
                 seat.clear()
@@ -364,23 +368,21 @@ class EncoderAccess:
         return found
 
 
-def check_encoders(ray, request: Request, given: dict[str, list[str]]) -> None:
-    """As check_cluster for the encoders, and whether they have room beside the ranks. Errors: Refused."""
+def check_encoders(ray, request: Request, given: dict[str, list[str]], check: Callable[..., None]) -> None:
+    """The encoders by check(ray, request, given), as check_cluster or check_room, and whether they have room beside the ranks. Errors: Refused."""
     served = served_by(request)
     shared = {name: given[name] for name in ("RECIPE.toml", "RAW_URI", *SHARED_FLAGS) if name in given}
     words = served.arguments
     if "--device" in words:
         shared["--device"] = [words[words.index("--device") + 1]]
     try:
-        check_cluster(ray, served, shared)
+        check(ray, served, shared)
     except Refused as refusal:
         text = str(refusal)
         for name, ours in (TRANSFORMER_FLAGS if request.transformers else ENCODER_FLAGS).items():
             text = re.sub(rf"(?<!ray start ){re.escape(name)}(?![\w-])", ours, text)
         raise Refused(text) from None
-    problems = list(check_both(with_coming(request, nodes_of(ray)), request))
-    if problems:
-        raise Refused("nothing was begun:\n" + "\n".join(f"  - {problem}" for problem in problems))
+    refuse(list(check_both(with_coming(request, nodes_of(ray)), request)))
 
 
 def start_transformers(ray, request: Request, given: dict[str, list[str]]) -> tuple[EncoderKeeper, EncoderAccess]:

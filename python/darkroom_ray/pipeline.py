@@ -10,20 +10,21 @@ import tomllib
 
 from darkroom_ray.cluster import connected
 from darkroom_ray.flags import RUNS, VERBS, Refused, read_request
-from darkroom_ray.item_job import EXIT_USAGE, JobFailed, check_summary_place, write_summary
-from darkroom_ray.program import read_arguments
+from darkroom_ray.item_job import JobFailed, check_summary_place, write_summary
+from darkroom_ray.program import EXIT_USAGE, read_arguments
 from darkroom_ray.progress import say
 from darkroom_ray.request import Request, without_secrets
 from darkroom_ray.stopping import Stopped, StopWatch
 
 PLACE = re.compile(r"\$\{([^}]*)\}")
 STAGE_KEYS = {"name", "verb", "arguments"}
-USAGE = """usage: darkroom-ray pipeline RECIPE.toml [--address HOST:PORT] [--report PATH.json]
+USAGE = """usage: darkroom-ray pipeline RECIPE.toml [--address HOST:PORT] [--report PATH.json] [--quiet]
 
   RECIPE.toml  [values] name = "text", and a [[stage]] each with `name`, `verb` and `arguments`, in which ${name} is a value and
                ${stage.checkpoint} the last checkpoint of an earlier train stage (docs/cluster.md)
   --address    of the Ray cluster, as of every verb
-  --report     where the report goes (report.json beside the recipe)"""
+  --report     where the report goes (report.json beside the recipe)
+  --quiet      warnings and errors only, of every stage"""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -114,17 +115,18 @@ def write_report(path: str, recipe_path: str, stages: list[dict], start: float) 
 
 
 class Pipeline:
-    def __init__(self, path: str, recipe: Recipe, address: str, report: str) -> None:
-        self.path, self.recipe, self.address, self.report = path, recipe, address, report
+    def __init__(self, path: str, recipe: Recipe, address: str, report: str, is_quiet: bool = False) -> None:
+        self.path, self.recipe, self.address, self.report, self.is_quiet = path, recipe, address, report, is_quiet
         self.start = time.monotonic()
         self.records: list[dict] = []
+        self.checked: list[tuple[Stage, Request, dict[str, list[str]]]] = []  # By check(): checkpoints stand as their names.
 
     def request_of(self, stage: Stage, done: dict[str, dict]) -> Request:
         words = fill(stage, self.recipe, done, self.path)
         request = read_request(stage.verb, words, os.getcwd(), os.environ.get("DARKROOM_PROGRAM", ""))
         if request.address:
             raise Refused("all stages run on one cluster: name it once, `darkroom-ray pipeline --address HOST:PORT`")
-        return dataclasses.replace(request, address=self.address)
+        return dataclasses.replace(request, address=self.address, is_quiet=self.is_quiet or request.is_quiet)
 
     def check(self) -> None:
         """The report's place and every command line before the first one is run. Errors: Refused."""
@@ -133,13 +135,30 @@ class Pipeline:
         for stage in self.recipe.stages:
             try:
                 request = self.request_of(stage, done)
-                read_arguments(request)
+                self.checked.append((stage, request, read_arguments(request)))
                 check_summary_place(request.summary_path)
             except Refused as refusal:
                 raise Refused(f"{self.path}: stage {stage.name}: {refusal}") from None
             done |= {stage.name: {}} if stage.verb in RUNS else {}
 
+    def check_room(self) -> None:
+        """What the cluster lacks for any stage, before the first one is run; places and versions are looked at when a stage's turn comes, since
+        earlier ones make its inputs. Errors: Refused, JobFailed."""
+        from darkroom_ray.verbs import check_room_for
+
+        for stage, request, given in self.checked:
+            try:
+                check_room_for(request, given)
+            except Refused as refusal:
+                raise Refused(f"{self.path}: stage {stage.name}: {refusal}") from None
+
     def run(self, stop: StopWatch) -> int:
+        """The exit code. REQUIRES: check(). Errors: Refused, where nothing was begun."""
+        try:
+            self.check_room()
+        except JobFailed as failure:
+            say(str(failure))
+            return failure.code
         done: dict[str, dict] = {}
         for stage in self.recipe.stages:
             code, facts = self.run_stage(stage, done, stop)
@@ -176,8 +195,9 @@ def run_pipeline(words: list[str]) -> int:
         print(USAGE)
         return 0
     options = {"--address": "", "--report": ""}
+    is_quiet = "--quiet" in words
     paths = []
-    rest = list(words)
+    rest = [word for word in words if word != "--quiet"]
     while rest:
         word = rest.pop(0)
         if word in options:
@@ -195,7 +215,7 @@ def run_pipeline(words: list[str]) -> int:
             recipe = parse_recipe(paths[0], file.read())
     except OSError as error:
         raise Refused(f"{paths[0]} cannot be read: {error.strerror}") from None
-    pipeline = Pipeline(paths[0], recipe, options["--address"], options["--report"] or os.path.join(os.path.dirname(paths[0]), "report.json"))
+    pipeline = Pipeline(paths[0], recipe, options["--address"], options["--report"] or os.path.join(os.path.dirname(paths[0]), "report.json"), is_quiet)
     pipeline.check()
     with connected(Request("pipeline", (), address=options["--address"])):
         return pipeline.run(StopWatch())  # Behind Ray, which has handlers of its own.

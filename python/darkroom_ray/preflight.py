@@ -24,6 +24,7 @@ class SeenPath:
     is_there: bool = True
     has_nonce: bool = True  # What another node wrote there a moment ago. Of inputs always true.
     is_writable: bool = True  # Of inputs always true.
+    problem: str = ""  # Of a place on a store: why the node does not see it.
 
 
 @dataclasses.dataclass(frozen=True)
@@ -251,10 +252,11 @@ def check_resources(nodes: list[Node], request: Request) -> list[str]:
 # -- what a probe found -----------------------------------------------------------------------------------------------
 
 
-def check_programs(nodes: list[Node]) -> Iterator[str]:
+def check_programs(nodes: list[Node], of_command: dict[str, str]) -> Iterator[str]:
+    """`of_command`: versions where the command runs."""
     for node in nodes:
         if not node.answers:
-            yield f"node {node.name} does not answer: a probe was not run there within its time; look at it with `ray status`, or take it out of the cluster"
+            yield f"node {node.name} does not answer: a probe was not run there within its time; look at it with `ray status`, take it out of the cluster, or give a busy one longer (DARKROOM_RAY_PROBE_SECONDS=600)"
         elif node.problem:
             yield f"node {node.name} cannot run the program: {node.problem}"
     alive = [node for node in nodes if node.answers and not node.problem]
@@ -263,6 +265,8 @@ def check_programs(nodes: list[Node]) -> Iterator[str]:
         for node in alive:
             if package in node.versions:
                 by_version[node.versions[package]].append(node.name)
+        if by_version and package in of_command:
+            by_version[of_command[package]].append("this command")
         if len(by_version) > 1:
             groups = "; ".join(f"{version or 'not installed'}: {listed(names)}" for version, names in sorted(by_version.items()))
             yield f"nodes have different versions of {package} ({groups}): install the same wheel and packages on all, since other versions give other bytes or none"
@@ -274,7 +278,9 @@ def check_paths(nodes: list[Node], has_relative_paths: bool) -> Iterator[str]:
         if node.answers and has_relative_paths and not node.has_folder:
             yield f"node {node.name} does not have the folder of this command, which relative paths begin at: name whole paths or URIs"
         for seen in node.paths if node.answers else ():
-            if not seen.is_there:
+            if seen.problem:
+                yield f"node {node.name} does not see {seen.path}: {seen.problem}"
+            elif not seen.is_there:
                 yield f"node {node.name} does not see {seen.path}: put it where all nodes see it (a shared file system, s3://, hf://)"
             elif not seen.has_nonce:
                 yield f"node {node.name} has a {seen.path} of its own, which other nodes do not see: name a place that all share (a shared file system, s3://)"
@@ -285,5 +291,6 @@ def check_paths(nodes: list[Node], has_relative_paths: bool) -> Iterator[str]:
         yield f"nodes on several machines, and these say that their address is this machine's own: {listed(loopback)}; start them with --node-ip-address ADDRESS"
 
 
-def check_probes(nodes: list[Node], has_relative_paths: bool = False) -> list[str]:
-    return [*check_programs(nodes), *check_paths(nodes, has_relative_paths)]
+def check_probes(nodes: list[Node], has_relative_paths: bool = False, of_command: dict[str, str] | None = None) -> list[str]:
+    """`of_command`: as check_programs'."""
+    return [*check_programs(nodes, of_command or {}), *check_paths(nodes, has_relative_paths)]

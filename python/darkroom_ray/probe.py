@@ -1,23 +1,40 @@
 """Asks every node what it has: programs, versions, and whether it sees the places of the command line."""
 
+import concurrent.futures
 import contextlib
 import dataclasses
 import importlib.metadata
+import json
 import os
 import pathlib
 import platform
 import re
 import secrets
+import subprocess
+import tempfile
+import time
 import tomllib
+from collections.abc import Callable
 
 from darkroom_ray.flags import RUNS, Refused
 from darkroom_ray.node_types import with_coming
-from darkroom_ray.preflight import Node, SeenPath, candidates, check_amounts, check_probes, check_resources
-from darkroom_ray.program import find_program, program_version
-from darkroom_ray.request import Request, path_on_disk
+from darkroom_ray.preflight import Node, SeenPath, candidates, check_amounts, check_probes, check_resources, listed
+from darkroom_ray.program import NO_GPU, find_program, program_version
+from darkroom_ray.progress import say
+from darkroom_ray.request import Request, path_on_disk, without_secrets
 
-PROBE_SECONDS = float(os.environ.get("DARKROOM_RAY_PROBE_SECONDS", "60"))
+# What is wrong where nodes have answered by then is told then: a refusal comes within ten seconds.
+PROBE_SECONDS = 7.0
+# That nodes have which are silent still where nothing else is wrong (DARKROOM_RAY_PROBE_SECONDS): workers are long in coming on a busy machine.
+SILENCE_SECONDS = 120.0
+REMOVE_SECONDS = 1.0  # That a node has to take its nonces away.
+STORE_SECONDS = 5.0  # That a store has to answer a node.
 PATTERN = re.compile(r"[*?\[]")
+STORES = ("s3://", "hf://")
+SETTINGS = re.compile(r"\?[^?]*=.*$")  # Of an address of a store; another ? is of a pattern.
+NOTHING_THERE = "nothing has that name yet"  # As the program says of a place of S3 (apps/darkroom/doctor/stores.cpp).
+# Of the driver's machine, where other packages compute nothing: a head without GPUs may have another torch.
+DRIVER_PACKAGES = ("darkroom", "ray", "python")
 NONCE_PREFIX = "_tmp.probe-"  # What begins with _tmp is no data (docs/formats/commit.md).
 
 # Flags and positionals that name places, by verb: what is read, and what is written.
@@ -49,6 +66,16 @@ def folder_of_pattern(word: str) -> str:
     return os.path.dirname(PATTERN.split(word)[0]) or "."
 
 
+def store_places(given: dict[str, list[str]], names: tuple[str, ...]) -> list[str]:
+    """Those of the places that lie on a store; of a pattern its folder."""
+    places = []
+    for uri in (uri for name in names for uri in given.get(name, []) if uri.startswith(STORES)):
+        settings = found[0] if (found := SETTINGS.search(uri)) else ""
+        place = uri.removesuffix(settings)
+        places.append((folder_of_pattern(place) if PATTERN.search(place) else place) + settings)
+    return places
+
+
 def versions_here(program: str) -> dict[str, str]:
     found = {"darkroom": program_version(program), "python": ".".join(platform.python_version_tuple()[:2])}
     for package in ("ray", "torch", "pyarrow"):
@@ -59,20 +86,66 @@ def versions_here(program: str) -> dict[str, str]:
     return found
 
 
-def look_around(request: Request, read: list[str], written: list[str], nonce: str) -> dict:
+def look_at_store(program: str, uri: str, is_read: bool, seconds: float) -> SeenPath:
+    """Through the program, which knows stores and their credentials. A program that cannot say has found nothing wrong."""
+    shown = without_secrets(uri)
+    with tempfile.TemporaryDirectory() as folder:
+        summary = pathlib.Path(folder, "summary.json")
+        command = [program, "doctor", "--json-summary", str(summary), "--", uri]
+        try:
+            subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, env={**os.environ, **NO_GPU}, timeout=seconds, check=False)
+            found = json.loads(summary.read_text(encoding="utf-8"))["doctor"]
+        except subprocess.TimeoutExpired:
+            return SeenPath(shown, problem=f"the store does not answer within {seconds:.0f} s; look at the network and its firewall")
+        except (OSError, ValueError, KeyError):
+            return SeenPath(shown)
+    for problem in found.get("problems", []):
+        if problem.startswith("stores: "):
+            return SeenPath(shown, problem=" ".join(problem.split(": ", 2)[2].split())[:400])
+    if is_read and any(NOTHING_THERE in text for text in found.get("stores", {}).values()):
+        return SeenPath(shown, problem="nothing has that name; look at it, and at the credentials of the node")
+    return SeenPath(shown)
+
+
+def look_at_stores(program: str, read: list[str], written: list[str], seconds: float) -> list[SeenPath]:
+    with concurrent.futures.ThreadPoolExecutor() as pool:
+        looks = [pool.submit(look_at_store, program, uri, is_read, seconds) for is_read, uris in ((True, read), (False, written)) for uri in uris]
+        return [look.result() for look in looks]
+
+
+@dataclasses.dataclass(frozen=True)
+class Places:
+    """Of a command line: paths on a disk, and addresses on stores."""
+
+    read: list[str]
+    written: list[str]
+    read_stores: list[str] = dataclasses.field(default_factory=list)
+    written_stores: list[str] = dataclasses.field(default_factory=list)
+
+
+def places_of(request: Request, given: dict[str, list[str]]) -> Places:
+    read, written = READ_PLACES[request.verb], WRITTEN_PLACES[request.verb]
+    return Places(local_paths(given, read), local_paths(given, written), store_places(given, read), store_places(given, written))
+
+
+def look_at_program(request: Request, places: Places, seconds: float) -> dict:
+    """Runs on a node. `seconds`: that a store has to answer."""
+    try:
+        program = find_program(request.program)
+    except Refused as refusal:
+        return {"problem": str(refusal)}
+    return {"versions": versions_here(program), "paths": tuple(look_at_stores(program, places.read_stores, places.written_stores, seconds))}
+
+
+def look_at_disk(request: Request, places: Places, nonce: str) -> dict:
     """Runs on a node."""
     where = request.folder if os.path.isdir(request.folder) else "/"
-    seen = [SeenPath(path, is_there=os.path.exists(os.path.join(where, path))) for path in read]
-    for path in written:
+    seen = [SeenPath(path, is_there=os.path.exists(os.path.join(where, path))) for path in places.read]
+    for path in places.written:
         folder = folder_of(request, os.path.join(where, path))
         has_nonce = os.path.exists(os.path.join(folder, NONCE_PREFIX + nonce))
         seen.append(SeenPath(path, is_there=os.path.isdir(folder), has_nonce=has_nonce, is_writable=os.access(folder, os.W_OK)))
-    facts = {"paths": tuple(seen), "has_folder": os.path.isdir(request.folder), "machine": machine_id()}
-    try:
-        facts["versions"] = versions_here(find_program(request.program))
-    except Refused as refusal:
-        facts["problem"] = str(refusal)
-    return facts
+    return {"paths": tuple(seen), "has_folder": os.path.isdir(request.folder), "machine": machine_id()}
 
 
 def folder_of(request: Request, path: str) -> str:
@@ -121,6 +194,29 @@ class Nonce:
                 pass  # Somebody has put something there.
 
 
+class Look:
+    """An actor on one node: one start of a worker there, whatever is asked of it."""
+
+    def __init__(self, request: Request, places: Places) -> None:
+        self._request = request
+        self._places = places
+        self._nonce: Nonce | None = None
+
+    def put_nonce(self) -> str:
+        self._nonce = Nonce(self._request, self._places.written)
+        return self._nonce.text
+
+    def remove_nonce(self) -> None:
+        if self._nonce:
+            self._nonce.remove()
+
+    def at_program(self, seconds: float) -> dict:
+        return look_at_program(self._request, self._places, seconds)
+
+    def at_disk(self, nonce: str) -> dict:
+        return look_at_disk(self._request, self._places, nonce)
+
+
 def nodes_of(ray) -> list[Node]:
     """As Ray describes them."""
 
@@ -152,53 +248,95 @@ def gradient_groups(given: dict[str, list[str]]) -> int | None:
     return found if isinstance(found, int) else None
 
 
-def probe_nodes(ray, request: Request, nodes: list[Node], given: dict[str, list[str]]) -> list[Node]:
-    """The same nodes with what a task on each found."""
+@dataclasses.dataclass(frozen=True)
+class ProbeTime:
+    """Of time.monotonic()."""
+
+    refusal: float  # What is wrong by then is told then.
+    end: float  # Of waiting for silent nodes.
+
+
+def probe_time() -> ProbeTime:
+    """If the nodes are asked now."""
+    now = time.monotonic()
+    return ProbeTime(now + PROBE_SECONDS, now + float(os.environ.get("DARKROOM_RAY_PROBE_SECONDS", SILENCE_SECONDS)))
+
+
+def probe_nodes(ray, request: Request, nodes: list[Node], places: Places, until: ProbeTime, problems_of: Callable[[list[Node]], list[str]]) -> list[Node]:
+    """The same nodes with what an actor on each found."""
     from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-    read = local_paths(given, READ_PLACES[request.verb])
-    written = local_paths(given, WRITTEN_PLACES[request.verb])
+    def seconds_left(end: float) -> float:
+        return max(0.0, end - time.monotonic())
 
-    def on(node_id: str, function):
-        strategy = NodeAffinitySchedulingStrategy(node_id, soft=False)
-        return ray.remote(function).options(num_cpus=0, max_retries=0, scheduling_strategy=strategy)
+    def look_on(node: Node):
+        strategy = NodeAffinitySchedulingStrategy(node.node_id, soft=False)
+        return ray.remote(Look).options(num_cpus=0, max_concurrency=2, scheduling_strategy=strategy).remote(request, places)
 
-    holder = ray.remote(Nonce).options(num_cpus=0, scheduling_strategy=NodeAffinitySchedulingStrategy(nodes[0].node_id, soft=False)).remote(request, written)
+    looks = [look_on(node) for node in nodes]
     try:
-        text = ray.get(holder.__ray_call__.remote(lambda nonce: nonce.text), timeout=PROBE_SECONDS)
-        asked = [on(node.node_id, look_around).remote(request, read, written, text) for node in nodes]
-        done, _ = ray.wait(asked, num_returns=len(asked), timeout=PROBE_SECONDS)
-        return [with_facts(ray, node, reply, reply in done) for node, reply in zip(nodes, asked)]
+        programs = [look.at_program.remote(STORE_SECONDS) for look in looks]
+        text = ray.get(looks[0].put_nonce.remote(), timeout=seconds_left(until.end))
+        replies = list(zip(programs, [look.at_disk.remote(text) for look in looks]))
+
+        def found_by(end: float) -> list[Node]:
+            done, _ = ray.wait([one for pair in replies for one in pair], num_returns=2 * len(replies), timeout=seconds_left(end))
+            return [with_facts(ray, node, pair if set(pair) <= set(done) else ()) for node, pair in zip(nodes, replies)]
+
+        found = found_by(until.refusal)
+        silent = [node.name for node in found if not node.answers]
+        if silent and not problems_of([node for node in found if node.answers]):
+            if not request.is_quiet:
+                say(f"waiting for {listed(silent)} to answer")
+            found = found_by(until.end)
+        return found
     except ray.exceptions.RayError:
-        return [with_facts(ray, nodes[0], None, False), *nodes[1:]]
+        return [with_facts(ray, nodes[0], ()), *nodes[1:]]
     finally:
         with contextlib.suppress(ray.exceptions.RayError):  # Its node went, and is told of.
-            ray.get(holder.remove.remote(), timeout=PROBE_SECONDS)
-            ray.kill(holder)
+            ray.get(looks[0].remove_nonce.remote(), timeout=REMOVE_SECONDS + seconds_left(until.refusal))
+            for look in looks:
+                ray.kill(look)
 
 
-def with_facts(ray, node: Node, reply, has_come: bool) -> Node:
-    facts: dict = {"answers": False}
-    if has_come:
-        try:
-            facts = ray.get(reply)
-        except ray.exceptions.RayError:
-            pass  # Its node went meanwhile.
-    return dataclasses.replace(node, **facts)
+def with_facts(ray, node: Node, replies: tuple) -> Node:
+    """`replies`: none where they have not come."""
+    found: list[dict] = []
+    try:
+        found = [ray.get(reply) for reply in replies]
+    except ray.exceptions.RayError:
+        pass  # Its node went meanwhile.
+    if not found:
+        return dataclasses.replace(node, answers=False)
+    facts = {name: value for one in found for name, value in one.items()}
+    return dataclasses.replace(node, **{**facts, "paths": tuple(seen for one in found for seen in one.get("paths", ()))})
 
 
-def check_cluster(ray, request: Request, given: dict[str, list[str]]) -> None:
-    """Errors: Refused, with every reason why the request cannot be done here."""
-    nodes = nodes_of(ray)
-    groups = gradient_groups(given) if request.verb in RUNS else None
-    problems = [*check_amounts(request, given, groups), *check_resources(with_coming(request, nodes), request)]
-    if not problems:
-        chosen = candidates(nodes, request.placement)
-        if request.verb == "tune":  # The search itself reads and writes its folder, too.
-            own = ray.get_runtime_context().get_node_id()
-            chosen += [node for node in nodes if node.node_id == own and node not in chosen]
-        probed = probe_nodes(ray, request, chosen, given) if chosen else []
-        places = local_paths(given, READ_PLACES[request.verb] + WRITTEN_PLACES[request.verb])
-        problems = check_probes(probed, any(not path.startswith("/") for path in places))
+def refuse(problems: list[str]) -> None:
+    """Errors: Refused, where there are any."""
     if problems:
         raise Refused("nothing was begun:\n" + "\n".join(f"  - {problem}" for problem in problems))
+
+
+def check_room(ray, request: Request, given: dict[str, list[str]]) -> None:
+    """By what Ray says of its nodes alone. Errors: Refused, with every reason why the request cannot be done here."""
+    groups = gradient_groups(given) if request.verb in RUNS else None
+    refuse([*check_amounts(request, given, groups), *check_resources(with_coming(request, nodes_of(ray)), request)])
+
+
+def check_cluster(ray, request: Request, given: dict[str, list[str]], until: ProbeTime) -> None:
+    """As check_room(), and by what the nodes themselves say. Errors: Refused."""
+    check_room(ray, request, given)
+    nodes = nodes_of(ray)
+    chosen = candidates(nodes, request.placement)
+    if request.verb == "tune":  # The search itself reads and writes its folder, too.
+        own = ray.get_runtime_context().get_node_id()
+        chosen += [node for node in nodes if node.node_id == own and node not in chosen]
+    places = places_of(request, given)
+    here = versions_here(find_program(request.program))
+    has_relative_paths = any(not path.startswith("/") for path in [*places.read, *places.written])
+
+    def problems_of(found: list[Node]) -> list[str]:
+        return check_probes(found, has_relative_paths, {name: here[name] for name in DRIVER_PACKAGES})
+
+    refuse(problems_of(probe_nodes(ray, request, chosen, places, until, problems_of) if chosen else []))

@@ -1,5 +1,6 @@
 """The program darkroom on a node: where it lies, what it says of a command line, and a run of it to its end."""
 
+import concurrent.futures
 import json
 import os
 import pathlib
@@ -16,6 +17,9 @@ from darkroom_ray.request import Request
 from darkroom_ray.watched import ProgramWatch
 
 NO_GPU = {"CUDA_VISIBLE_DEVICES": ""}
+EXIT_FAILED = 1  # As the program ends (docs/command_line.md), and so darkroom-ray.
+EXIT_USAGE = 2
+CANCEL_SECONDS = 0.2  # Until a task hears that it is cancelled.
 
 
 def find_program(named: str = "") -> str:
@@ -72,12 +76,27 @@ def stop_program(child: Child) -> None:
     child.wait()
 
 
-def run_to_summary(request: Request, wait: Callable[[Child], int] = Child.wait) -> tuple[int, dict, str]:
-    """Runs a verb to its end, for which `wait` waits: exit code, summary, last words. Errors: ProgramFailed when it was killed."""
+def until_cancelled(work: Callable, stop: Callable[[], None]):
+    """What the work of a task gives. Where the task is cancelled meanwhile, stop() ends its program. Errors: the work's; KeyboardInterrupt."""
+    with concurrent.futures.ThreadPoolExecutor(1) as pool:
+        try:
+            working = pool.submit(work)
+            # Ray raises it in the task's thread without waking it: that one must not wait for long.
+            while not working.done():
+                concurrent.futures.wait([working], CANCEL_SECONDS)
+        except KeyboardInterrupt:
+            stop()
+            raise
+        return working.result()
+
+
+def run_to_summary(request: Request) -> tuple[int, dict, str]:
+    """A task: runs a verb to its end; where the task is cancelled, its program ends in order. Exit code, summary, last words. Errors:
+    ProgramFailed when it was killed; KeyboardInterrupt."""
     with tempfile.TemporaryDirectory() as folder:
         path = pathlib.Path(folder, "summary.json")
         child = start_child(request, request.command("--json-summary", str(path)))
-        code = wait(child)
+        code = until_cancelled(child.wait, lambda: stop_program(child))
         if was_killed(code):
             raise ProgramFailed(code, child.last_words(), socket.gethostname())
         summary = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}

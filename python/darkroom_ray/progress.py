@@ -22,8 +22,10 @@ def errors_text(errors: collections.Counter) -> str:
 class Progress:
     """Thread safety: one thread."""
 
-    def __init__(self, verb: str, stream=None, clock=time.monotonic) -> None:
+    def __init__(self, verb: str, stream=None, clock=time.monotonic, is_quiet: bool = False) -> None:
+        """`is_quiet`: warnings alone."""
         self.verb = verb
+        self.is_quiet = is_quiet
         self.stream = stream or sys.stderr
         self.clock = clock
         self.is_terminal = self.stream.isatty()
@@ -34,6 +36,10 @@ class Progress:
 
     def say(self, text: str) -> None:
         """A line that stays."""
+        if not self.is_quiet:
+            self._write(text)
+
+    def _write(self, text: str) -> None:
         self.clear()
         said_at = time.strftime("%H:%M:%S") if self.is_terminal else time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())  # As the program's own lines.
         self.stream.write(f"{said_at} {text}\n")
@@ -44,10 +50,12 @@ class Progress:
         for line in lines:
             if line not in self.warned and len(self.warned) < MOST_WARNINGS:
                 self.warned.add(line)
-                self.say(line)
+                self._write(line)
 
     def show(self, text: str) -> None:
         """What is so at the moment."""
+        if self.is_quiet:
+            return
         if self.is_terminal:
             self.stream.write(ERASE_LINE + text[: shutil.get_terminal_size().columns - 1])
             self.stream.flush()

@@ -16,11 +16,10 @@ from darkroom_ray.measured import TrainMeasures
 from darkroom_ray.program import Child, start_child
 from darkroom_ray.program_log import ProgramLog, log_folder
 from darkroom_ray.request import Request, path_on_disk, without_secrets
-from darkroom_ray.run_notes import NO_ATTEMPT, PROGRESS, TIME
+from darkroom_ray.run_notes import NO_ATTEMPT, PROGRESS, TIME, asked
 from darkroom_ray.watched import NUMBERS_AT
 
 LOOK_SECONDS = 0.5
-NOTES_SECONDS = 120.0  # Notes that do not answer for so long are not made anew any more.
 # As the program's: a rank whose peers were lost, which a restart mends (docs/ranks.md).
 EXIT_RANK_LOST = 75
 EXIT_STOPPED = 128 + signal.SIGTERM  # With a checkpoint, at somebody's wish.
@@ -208,21 +207,6 @@ def environment_of(context, attempt: int) -> dict[str, str]:
         "LOCAL_WORLD_SIZE": str(context.get_local_world_size()),
         "TORCHELASTIC_RESTART_COUNT": str(attempt),
     }
-
-
-def asked(call, *words):
-    """What the notes answer to a call, which is made again while they are being made anew: a rank at work is not to be lost with them. Errors:
-    RayError: of the call itself; RayActorError: they are gone."""
-    import ray
-
-    end = time.monotonic() + NOTES_SECONDS
-    while True:
-        try:
-            return ray.get(call.remote(*words))
-        except ray.exceptions.RayActorError:
-            if time.monotonic() >= end:
-                raise
-        time.sleep(LOOK_SECONDS)
 
 
 def wait_for_rank(child: Child, notes, voice: RankVoice) -> tuple[int, bool]:

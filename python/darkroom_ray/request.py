@@ -103,7 +103,7 @@ class Request:
     metrics_folder: str = ""  # Of the driver's machine: where the addresses of its programs lie; "": they serve no numbers.
     metrics_book: str = ""  # Name of the actor to which programs tell them.
     trace_file: str = ""  # From which each program's own gets its name.
-    is_quiet: bool = False  # The driver of a training shows nothing of it.
+    is_quiet: bool = False  # The driver says warnings and errors alone.
     folder: str = ""  # The working folder that relative paths are meant from.
     service: Service = Service()
     encoders: "Request | None" = None  # Of `online`: what its encoder actors are called with and given.

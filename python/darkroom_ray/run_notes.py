@@ -4,12 +4,15 @@ import collections
 import re
 import time
 
+LOOK_SECONDS = 0.5
+NOTES_SECONDS = 120.0  # Notes that do not answer for so long are not made anew any more.
 NO_ATTEMPT = -1  # What rank 0 tells the others when nothing is to be begun.
 MOST_LINES = 1000  # That nobody has asked for yet.
 TIME = r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ "
 PROGRESS = re.compile(TIME + r"(train step \d+/\d+ .*)")
 GOING_ON = re.compile(TIME + r"going on from .* \(step (\d+) of \d+\)")
 TIMED = re.compile(TIME)
+WARNING = re.compile(r"(rank \d+: )?(warning|error): ")  # As the user is told a program's.
 
 
 def told(ray, reference, otherwise=False):
@@ -20,12 +23,26 @@ def told(ray, reference, otherwise=False):
         return otherwise
 
 
+def asked(call, *words):
+    """What the notes answer to a call, which is made again while they are being made anew: a rank at work is not to be lost with them. Errors:
+    RayError: of the call itself; RayActorError: they are gone."""
+    import ray
+
+    end = time.monotonic() + NOTES_SECONDS
+    while True:
+        try:
+            return ray.get(call.remote(*words))
+        except ray.exceptions.RayActorError:
+            if time.monotonic() >= end:
+                raise
+        time.sleep(LOOK_SECONDS)
+
+
 class RunNotes:
     """An actor."""
 
     def __init__(self) -> None:
-        self._attempts = 0
-        self._sizes: list[int] = []
+        self._sizes: list[int] = []  # Of the groups that were begun.
         self._failure: tuple[int, str] | None = None
         self._stop = 0
         self._heard = time.monotonic()
@@ -44,12 +61,11 @@ class RunNotes:
         """Which start of the group this is; NO_ATTEMPT: a start would mend nothing. Called by rank 0, which tells the others."""
         if self._failure or self._stop:
             return NO_ATTEMPT
-        self._attempts += 1
         self._sizes.append(num_ranks)
         self._places = {}
         self._is_pausing = False
         self._paused = set()
-        return self._attempts - 1
+        return len(self._sizes) - 1
 
     def note_place(self, rank: int, place: str, log_folder: str) -> None:
         """Where a rank of this attempt is; once all have a place, that is told."""
@@ -59,7 +75,7 @@ class RunNotes:
             for number in sorted(self._places):
                 by_place[self._places[number]].append(str(number))
             where = "; ".join(f"{', '.join(numbers)} on {name}" for name, numbers in by_place.items())
-            self.say(f"start {self._attempts}: ranks {where}; their logs: {log_folder}")
+            self.say(f"start {len(self._sizes)}: ranks {where}; their logs: {log_folder}")
 
     def start_step(self) -> int:
         return self._start_step
@@ -73,11 +89,11 @@ class RunNotes:
 
     def is_hopeless(self) -> bool:
         """What failed beside the ranks (an encoder) has failed before one had a place: none will begin."""
-        return self._failure is not None and self._attempts == 0
+        return self._failure is not None and not self._sizes
 
-    def result(self) -> tuple[int, list[int]]:
-        """How many groups were begun, and with how many ranks each."""
-        return self._attempts, self._sizes
+    def sizes(self) -> list[int]:
+        """With how many ranks each group was begun."""
+        return self._sizes
 
     # Ends.
 

@@ -181,7 +181,8 @@ def hold_application(bound, request: Request, stop: StopWatch) -> NoReturn:
             stop.pause(LOOK_SECONDS)
         if failures:
             raise JobFailed(f"the service does not start: {failures[0]}")
-        say(f"serving at http://{service.host}:{service.port}{service.route_prefix.rstrip('/')}, {request.num_workers} to {service.max_replicas} replicas")
+        if not request.is_quiet:
+            say(f"serving at http://{service.host}:{service.port}{service.route_prefix.rstrip('/')}, {request.num_workers} to {service.max_replicas} replicas")
         while service.name in serve.status().applications:
             stop.pause(LOOK_SECONDS)
         raise JobFailed("the service is gone: somebody has deleted its application")

@@ -1,7 +1,11 @@
-"""SIGINT and SIGTERM to the driver: noted, and looked at between two steps."""
+"""SIGINT and SIGTERM to the driver: noted, and looked at between two steps; programs that end in order then."""
 
+import contextlib
 import signal
 import threading
+
+STOP_SECONDS = 30.0  # That programs have to end in order, before they are killed with their workers.
+ENDING = f"the programs end, within {STOP_SECONDS:.0f} s; a second signal kills them"
 
 
 class Stopped(Exception):
@@ -43,3 +47,13 @@ class StopWatch:
         """Waits so long, or until somebody asks for the end. Errors: Stopped."""
         self._asked.wait(seconds)
         self.check()
+
+
+def wait_for_ends(ray, ends: list) -> None:
+    """Until these calls, each of which ends a program in order, are done. A program that is killed leaves its claims, which would hold the same
+    command up on other hosts, and its spans unwritten."""
+    with contextlib.suppress(ray.exceptions.RayError):
+        done = ray.wait(ends, num_returns=len(ends), timeout=STOP_SECONDS)[0] if ends else []
+        for end in done:
+            with contextlib.suppress(ray.exceptions.RayError):  # Which Ray would print where nobody takes it.
+                ray.get(end)

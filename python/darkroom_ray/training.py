@@ -1,6 +1,7 @@
 """Training: Ray Train starts one rank of the program a worker, places the group anew when one is lost or nodes come, and hears of metrics
 and checkpoints. Weights, losses and the data position are the program's (docs/ranks.md): any number of ranks gives the same bits."""
 
+import dataclasses
 import os
 import threading
 import time
@@ -8,13 +9,14 @@ import time
 from darkroom_ray.cluster import actor_here
 from darkroom_ray.item_job import JobFailed, cause_of
 from darkroom_ray.items import pause_after
+from darkroom_ray.measured import restart_counter
 from darkroom_ray.program import run_to_summary
 from darkroom_ray.program_log import local_storage
 from darkroom_ray.progress import Progress
 from darkroom_ray.rank import run_rank
 from darkroom_ray.request import Request
-from darkroom_ray.run_notes import RunNotes, told
-from darkroom_ray.stopping import Stopped, StopWatch
+from darkroom_ray.run_notes import WARNING, RunNotes, told
+from darkroom_ray.stopping import ENDING, Stopped, StopWatch, wait_for_ends
 
 LOOK_SECONDS = 0.5
 RESIZE_SECONDS = 30.0  # How often a healthy group looks whether it could be larger; DARKROOM_RAY_RESIZE_SECONDS.
@@ -89,17 +91,23 @@ class Fit:
 class RunRecord:
     """The driver's copy of what the notes must not forget. Notes that were lost begin anew, and hear it again."""
 
-    def __init__(self, ray, notes) -> None:
+    def __init__(self, ray, notes, restarts=None) -> None:
+        """`restarts`: a counter of Ray's metrics."""
         self.failure: tuple[int, str] | None = None
         self.sizes: list[int] = []  # Of the groups that were begun.
         self._ray = ray
         self._notes = notes
+        self._restarts = restarts
+        self._num_counted = 1  # Starts; the first is no restart.
 
     def look(self) -> None:
         failure = told(self._ray, self._notes.failure.remote(), self.failure)
-        _, sizes = told(self._ray, self._notes.result.remote(), (0, self.sizes))
+        sizes = told(self._ray, self._notes.sizes.remote(), self.sizes)
         forgotten = self.sizes[len(sizes) :]
         self.sizes = [*sizes, *forgotten]
+        if self._restarts and len(self.sizes) > self._num_counted:
+            self._restarts.inc(len(self.sizes) - self._num_counted)
+            self._num_counted = len(self.sizes)
         for size in forgotten:  # Before a failure, after which none is begun.
             told(self._ray, self._notes.begin.remote(size))
         if self.failure and not failure:
@@ -112,19 +120,21 @@ class RunRecord:
 
 
 class RunView:
-    """What the user sees of a run: what its notes were told. `is_quiet`: nothing."""
+    """What the user sees of a run: what its notes were told; of that warnings alone where the progress is quiet."""
 
-    def __init__(self, is_quiet: bool, progress: Progress) -> None:
-        self._is_quiet = is_quiet
+    def __init__(self, progress: Progress) -> None:
         self._progress = progress
         self._num_lines = 0
         self._shown = ""
 
     def look(self, ray, notes) -> None:
-        news = None if self._is_quiet else told(ray, notes.news.remote(self._num_lines))
+        news = told(ray, notes.news.remote(self._num_lines))
         if not news:
             return
         self._num_lines, lines, progress = news
+        if self._progress.is_quiet:
+            self._progress.warn([line for line in lines if WARNING.match(line)])
+            return
         for line in lines:
             self._progress.say(line)
         if progress != self._shown:
@@ -136,10 +146,10 @@ class RunView:
         self._progress.clear()
 
 
-def wait_for_end(ray, fit: Fit, notes, stop: StopWatch, view: RunView | None = None) -> RunRecord:
+def wait_for_end(ray, fit: Fit, notes, stop: StopWatch, view: RunView | None = None, restarts=None) -> RunRecord:
     """Tells the ranks of the driver's stop, so that they end with a checkpoint. A failure before any rank had a place, for which they may wait for
     long, is not waited for. Errors: Stopped when there is none that could."""
-    record = RunRecord(ray, notes)
+    record = RunRecord(ray, notes, restarts)
     asked_at = 0.0
     while not fit.wait(LOOK_SECONDS) and not record.is_hopeless():
         record.look()
@@ -169,10 +179,10 @@ def train(ray, request: Request, given: dict[str, list[str]], stop: StopWatch, e
     notes = actor_here(ray, RunNotes, max_restarts=-1)
     if on_notes:
         on_notes(notes)
-    view = RunView(request.is_quiet or "--quiet" in given, Progress(request.verb))
+    view = RunView(Progress(request.verb, is_quiet=request.is_quiet))
     try:
         fit = Fit(make_trainer(request, given, notes, encoders))
-        record = wait_for_end(ray, fit, notes, stop, view)
+        record = wait_for_end(ray, fit, notes, stop, view, restart_counter(request.verb))
     finally:
         view.end(ray, notes)
     if record.failure:
@@ -190,11 +200,13 @@ def train(ray, request: Request, given: dict[str, list[str]], stop: StopWatch, e
 def run_as_task(ray, request: Request, stop: StopWatch) -> tuple[int, dict]:
     """A verb that is one piece of work: sample, and plans (--dry-run, --clean). Exit code and summary. Errors: JobFailed, Stopped."""
     task = ray.remote(run_to_summary).options(**request.placement.options(), max_retries=0)
+    progress = Progress(request.verb, is_quiet=request.is_quiet)
+    if request.is_quiet:  # What it says is told at its end.
+        request = dataclasses.replace(request, arguments=("--quiet", *request.arguments))
     failures = 0
     while True:
         reference = task.remote(request)
-        while not ray.wait([reference], timeout=LOOK_SECONDS)[0]:
-            stop.check()
+        wait_for_task(ray, reference, stop, progress)
         try:
             code, summary, said = ray.get(reference)
             break
@@ -204,5 +216,18 @@ def run_as_task(ray, request: Request, stop: StopWatch) -> tuple[int, dict]:
                 lost = f"the task was lost more often than --max-failures {request.max_failures} allows; the last time: {cause_of(error)}"
                 raise JobFailed(lost) from None
             stop.pause(pause_after(failures))
-    print(said, flush=True)
+    if said:
+        print(said, flush=True)
     return code, summary
+
+
+def wait_for_task(ray, reference, stop: StopWatch, progress: Progress) -> None:
+    """Errors: Stopped, once its program has ended in order."""
+    try:
+        while not ray.wait([reference], timeout=LOOK_SECONDS)[0]:
+            stop.check()
+    except Stopped:
+        progress.say(f"{progress.verb}: {ENDING}")
+        ray.cancel(reference)
+        wait_for_ends(ray, [reference])
+        raise

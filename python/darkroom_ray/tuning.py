@@ -18,7 +18,7 @@ from darkroom_ray.items import pause_after
 from darkroom_ray.node_types import with_coming
 from darkroom_ray.preflight import room_in
 from darkroom_ray.probe import nodes_of
-from darkroom_ray.program import start_child
+from darkroom_ray.program import EXIT_FAILED, start_child
 from darkroom_ray.progress import say
 from darkroom_ray.rank import EXIT_STOPPED, HELD_BY_ANOTHER
 from darkroom_ray.request import Request
@@ -27,7 +27,6 @@ from darkroom_ray.trial_desk import Launch, TrialDesk
 
 LOOK_SECONDS = 0.5
 IDLE_SECONDS = 3.0  # An actor waits so long for the next trial, which a search begins at once: to start one costs seconds.
-EXIT_FAILED = 1
 STOPPED_CODES = (EXIT_STOPPED, SIGNAL_CODES + signal.SIGINT)
 MOST_WORDS = 1000  # Lines of a trial between two looks.
 CALLS_AT_ONCE = 3  # A stop is heard while a look waits.
@@ -158,7 +157,8 @@ class TrialRuns:
         with self._lock:
             self.restarts += 1
         launch.say(f"warning: the trial goes on from its checkpoint, start {failures + 1}: {lost}")
-        say(f"{name} was lost and goes on from its checkpoint, start {failures + 1}: {lost}")
+        if not self._request.is_quiet:
+            say(f"{name} was lost and goes on from its checkpoint, start {failures + 1}: {lost}")
         return True
 
 

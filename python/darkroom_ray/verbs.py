@@ -1,5 +1,9 @@
 """A verb on the cluster that is connected: look at it, run the verb there."""
 
+import contextlib
+import dataclasses
+from collections.abc import Callable, Iterator
+
 from darkroom_ray.cluster import import_ray
 from darkroom_ray.item_job import JobFailed, cause_of
 from darkroom_ray.request import Request
@@ -7,18 +11,42 @@ from darkroom_ray.request import Request
 
 def run_checked(request: Request, given: dict[str, list[str]], stop) -> tuple[int, dict]:
     """On the cluster that is connected. Exit code and summary. Errors: Refused, JobFailed, Stopped."""
-    from darkroom_ray.online import check_encoders
-    from darkroom_ray.probe import check_cluster
+    from darkroom_ray.probe import check_cluster, probe_time
     from darkroom_ray.watched import watched
 
     ray = import_ray()
-    try:
-        check_cluster(ray, request, given)
-        if request.encoders or request.transformers:
-            check_encoders(ray, request, given)
+    request = dataclasses.replace(request, is_quiet=request.is_quiet or given.get("--quiet", ["false"])[-1] != "false")  # By --config, too.
+    with failures_told(ray):
+        until = probe_time()
+        check_all(ray, request, given, lambda *words: check_cluster(*words, until))
         stop.check()
         with watched(ray, request) as observed:
             return work(ray, observed, given, stop)
+
+
+def check_room_for(request: Request, given: dict[str, list[str]]) -> None:
+    """Whether the cluster that is connected has what a command asks for, by what Ray says of it. Errors: Refused, JobFailed."""
+    from darkroom_ray.probe import check_room
+
+    ray = import_ray()
+    with failures_told(ray):
+        check_all(ray, request, given, check_room)
+
+
+def check_all(ray, request: Request, given: dict[str, list[str]], check: Callable[..., None]) -> None:
+    """A request and what it is served by. Errors: Refused."""
+    from darkroom_ray.online import check_encoders
+
+    check(ray, request, given)
+    if request.encoders or request.transformers:
+        check_encoders(ray, request, given, check)
+
+
+@contextlib.contextmanager
+def failures_told(ray) -> Iterator[None]:
+    """Errors: JobFailed."""
+    try:
+        yield
     except ray.exceptions.RayError as error:  # What is lost with a worker is dealt with where it is waited for.
         raise JobFailed(why_ray_failed(ray, error)) from None
 

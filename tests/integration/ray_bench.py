@@ -38,6 +38,7 @@ class RayCluster:
         about = json.loads(line)
         self.address, self.raylets, self.head = about["address"], about["raylets"], about["head"]
         self.metrics_port = about["metrics"]  # Where Ray shows what drivers count.
+        self.dashboard = about["dashboard"]  # Where jobs are submitted; "": it has none.
         self.has_head = True
 
     def heard(self) -> dict:
@@ -92,10 +93,12 @@ class RayCluster:
 class Driver:
     """A `darkroom-ray` that is at work."""
 
-    def __init__(self, cluster: RayCluster, arguments: list[str]) -> None:
+    def __init__(self, cluster, arguments: list[str], has_own_session: bool = False) -> None:
+        """`cluster`: a RayCluster, or what else has the command's environment()."""
         self.arguments = arguments
         self.said = tempfile.TemporaryFile("w+")
-        self.process = subprocess.Popen([RAY_PYTHON, "-m", "darkroom_ray", *arguments], stdout=self.said, stderr=self.said, text=True, cwd=ROOT, env=cluster.environment())
+        command = [RAY_PYTHON, "-m", "darkroom_ray", *arguments]
+        self.process = subprocess.Popen(command, stdout=self.said, stderr=self.said, text=True, cwd=ROOT, env=cluster.environment(), start_new_session=has_own_session)
 
     def words(self) -> str:
         self.said.seek(0)

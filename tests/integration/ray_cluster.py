@@ -3,7 +3,7 @@
 .venv-ray. A node of the kind `gpu` says that it has two GPUs.
 
     ray_cluster.py FOLDER [KIND...]
-                               with nodes of these kinds, the first one the head, says {"address": ..., "raylets": {"cpu": PID, ...}, "head": [PID, ...], "metrics": PORT of the head's} on a line; then, for each line
+                               with nodes of these kinds, the first one the head, says {"address": ..., "raylets": {"cpu": PID, ...}, "head": [PID, ...], "metrics": PORT of the head's, "dashboard": its HOST:PORT where DARKROOM_TEST_DASHBOARD asks for one} on a line; then, for each line
                                `add NAME` of the standard input, starts one more node of that kind and says its {"raylet": PID}. It
                                ends, and the cluster with it, at the end of the input.
 """
@@ -14,6 +14,7 @@ import json
 import os
 import pathlib
 import signal
+import socket
 import sys
 
 KINDS = tuple(sys.argv[2:]) or ("cpu", "encoder", "trainer")
@@ -67,6 +68,12 @@ def process_of(node, name: str) -> int:
     return node.all_processes[name][0].process.pid
 
 
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
 def raylet_of(node) -> int:
     return process_of(node, "raylet")
 
@@ -76,11 +83,12 @@ def say(**what) -> None:
 
 
 def main() -> None:
-    cluster = patiently(lambda: Cluster(initialize_head=True, head_node_args={**node_of(KINDS[0]), "include_dashboard": False}))
+    dashboard = {"include_dashboard": True, "dashboard_port": free_port(), "dashboard_agent_listen_port": free_port()} if "DARKROOM_TEST_DASHBOARD" in os.environ else {"include_dashboard": False}
+    cluster = patiently(lambda: Cluster(initialize_head=True, head_node_args={**node_of(KINDS[0]), **dashboard}))
     raylets = {KINDS[0]: raylet_of(cluster.head_node)}
     for kind in KINDS[1:]:
         raylets[kind] = raylet_of(patiently(lambda: cluster.add_node(**node_of(kind))))
-    say(address=cluster.address, raylets=raylets, head=[process_of(cluster.head_node, "gcs_server"), raylets[KINDS[0]]], metrics=cluster.head_node.metrics_export_port)
+    say(address=cluster.address, raylets=raylets, head=[process_of(cluster.head_node, "gcs_server"), raylets[KINDS[0]]], metrics=cluster.head_node.metrics_export_port, dashboard=cluster.head_node.webui_url or "")
     for line in sys.stdin:
         say(raylet=raylet_of(patiently(lambda: cluster.add_node(**node_of(line.split()[1])))))
     cluster.shutdown()

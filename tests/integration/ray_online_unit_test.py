@@ -11,12 +11,13 @@ import itertools
 import pathlib
 import re
 import threading
+import time
 import types
 
 from cases import main, require, temporary_folder
-from ray_units import PATIENCE, fake_modules
+from ray_units import PATIENCE, fake_modules, item_request
 
-from darkroom_ray import online, preflight, rank, run_notes, training  # noqa: E402
+from darkroom_ray import online, preflight, rank, run_notes, stopping, training  # noqa: E402
 from darkroom_ray.flags import Refused, help_text, read_request  # noqa: E402
 from darkroom_ray.preflight import Node  # noqa: E402
 from darkroom_ray.request import Placement, Request  # noqa: E402
@@ -131,6 +132,8 @@ class Reference:
 class FakeActor:
     def __init__(self) -> None:
         self.references = {"logs": Reference(), "address": Reference(), "wait": Reference()}
+        self.stops: list[Reference] = []
+        self.stop = types.SimpleNamespace(remote=lambda: self.stops.append(Reference()) or self.stops[-1])
         self.logs = types.SimpleNamespace(remote=lambda: self.references["logs"])
         self.address = types.SimpleNamespace(remote=lambda: self.references["address"])
         self.wait = types.SimpleNamespace(remote=lambda: self.references["wait"])
@@ -142,6 +145,7 @@ class FakeRay:
     def __init__(self) -> None:
         self.actors: list[FakeActor] = []
         self.killed: list[FakeActor] = []
+        self.waits: list[tuple] = []
         self.options: dict = {}
 
     def remote(self, what):
@@ -155,7 +159,8 @@ class FakeRay:
 
         return types.SimpleNamespace(options=with_options)
 
-    def wait(self, references, timeout):
+    def wait(self, references, timeout, num_returns=1):
+        self.waits.append((references, timeout, list(self.killed)))
         return [one for one in references if one.has_come], None
 
     def get(self, reference):
@@ -203,6 +208,29 @@ def a_lost_encoder_is_crossed_out_and_replaced() -> None:
     keeper.look_at(seats[0])
     keeper.end()
     require(set(ray.actors) == set(ray.killed), "an encoder outlives the run")
+
+
+def encoders_end_their_programs_in_order() -> None:
+    ray, _, keeper = the_keeper()
+    placed, waiting = ray.actors
+    placed.references["logs"].come("run/_ray/logs")
+    keeper.end()
+    require(len(placed.stops) == 1 and not waiting.stops, "one without a place would never say that it has ended", placed.stops, waiting.stops)
+    require(ray.waits[-1] == (placed.stops, stopping.STOP_SECONDS, []) and set(ray.killed) == {placed, waiting}, "what has not ended then is killed", ray.waits[-1], ray.killed)
+
+
+def a_stopped_encoder_waits_for_its_program() -> None:
+    with temporary_folder() as folder:
+        request = dataclasses.replace(the_request(), folder=str(folder), encoders=item_request(folder, "trap 'sleep 0.2; touch ended; exit 0' TERM; touch begun; while :; do sleep 0.05; done"))
+        ray = types.SimpleNamespace(util=types.SimpleNamespace(get_node_ip_address=lambda: "10.0.0.7"))
+        with fake_modules({"ray": ray}):
+            actor = online.EncoderActor(request, {"RECIPE.toml": ["r.toml"], "--output": ["run"]}, "token", 0)
+        end = time.monotonic() + PATIENCE
+        while not (folder / "begun").exists():
+            require(time.monotonic() < end, "the program does not begin")
+            time.sleep(0.01)
+        actor.stop()
+        require((folder / "ended").exists() and actor.wait()[0] == 0, "the program was not waited for")
 
 
 def an_encoder_is_where_the_preflight_counted_it_until_it_is_lost() -> None:
@@ -417,9 +445,11 @@ if __name__ == "__main__":
             names_of_the_reference_script_are_understood,
             what_is_done_otherwise_is_refused_with_advice,
             an_encoder_encodes_what_the_trainer_says,
-        transformers_may_be_apart_from_the_encoders,
+            transformers_may_be_apart_from_the_encoders,
             ranks_and_encoders_must_have_room_at_once,
             a_lost_encoder_is_crossed_out_and_replaced,
+            encoders_end_their_programs_in_order,
+            a_stopped_encoder_waits_for_its_program,
             an_encoder_is_where_the_preflight_counted_it_until_it_is_lost,
             losses_of_an_encoder_that_served_for_long_are_forgiven,
             the_room_of_an_encoder_that_was_just_lost_is_left_to_it,

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """Pipelines of darkroom-ray without Ray and without the program: recipes, stages that are refused, the report."""
 
+import contextlib
 import json
 import os
 import unittest.mock
@@ -10,6 +11,7 @@ from ray_units import refusal_of  # noqa: E402
 
 from darkroom_ray import pipeline, verbs  # noqa: E402
 from darkroom_ray.flags import Refused  # noqa: E402
+from darkroom_ray.item_job import JobFailed  # noqa: E402
 
 RECIPE = """
 [values]
@@ -67,11 +69,12 @@ def of_two_downloads(folder, **changed: str) -> pipeline.Pipeline:
     return pipeline.Pipeline("p.toml", pipeline.parse_recipe("p.toml", text), "head:1", changed.get("report", str(folder / "report.json")))
 
 
-def run_with(job: pipeline.Pipeline, outcomes: list) -> tuple[int, list[dict]]:
-    """Stages that end as told: their summary, or an error. The exit code and the stages of the report."""
+def run_with(job: pipeline.Pipeline, outcomes) -> tuple[int, list[dict]]:
+    """Stages that end as told: their summary, or an error, in a list; or a function of them. The exit code and the stages of the report."""
     with unittest.mock.patch.object(pipeline, "read_arguments", lambda request: {}), unittest.mock.patch.object(verbs, "run_checked", side_effect=outcomes):
-        job.check()
-        return job.run(None), json.loads(open(job.report, encoding="utf-8").read())["stages"]
+        with unittest.mock.patch.object(verbs, "check_room_for", lambda request, given: None):
+            job.check()
+            return job.run(None), json.loads(open(job.report, encoding="utf-8").read())["stages"]
 
 
 def stages_run_in_their_order_and_are_reported() -> None:
@@ -91,6 +94,69 @@ def a_stage_that_the_cluster_refuses_is_named_and_reported() -> None:
     with temporary_folder() as folder:
         code, stages = run_with(of_two_downloads(folder), [(0, {}), Refused("nothing was begun: no node has a GPU")])
         require(code == 2 and stages[1]["exit_code"] == 2 and "no node has a GPU" in stages[1]["error"], "the report", code, stages)
+
+
+def what_the_cluster_lacks_for_a_later_stage_is_told_before_the_first() -> None:
+    begun: list[str] = []
+
+    def check_room(request, given) -> None:
+        if "m2" in request.arguments:
+            raise Refused("nothing was begun: no node has a GPU")
+
+    patches = ((pipeline, "read_arguments", lambda request: {}), (verbs, "run_checked", lambda request, given, stop: begun.append(request.verb) or (0, {})), (verbs, "check_room_for", check_room))
+    with temporary_folder() as folder, contextlib.ExitStack() as beside:
+        for place, name, fake in patches:
+            beside.enter_context(unittest.mock.patch.object(place, name, fake))
+        job = of_two_downloads(folder, words="m2")
+        job.check()
+        said = refusal_of(job.run, None)
+        require("stage two: nothing was begun: no node has a GPU" in said and not begun, "the refusal", said, begun)
+        job = of_two_downloads(folder)
+        job.check()
+        require(job.run(None) == 0 and begun == ["download", "download"], "a cluster that has all", begun)
+
+
+def a_lost_cluster_ends_a_pipeline_before_its_first_stage() -> None:
+    with temporary_folder() as folder, unittest.mock.patch.object(pipeline, "read_arguments", lambda request: {}):
+        with unittest.mock.patch.object(verbs, "check_room_for", side_effect=JobFailed("the cluster was lost")):
+            job = of_two_downloads(folder)
+            job.check()
+            require(job.run(None) == 1, "exit code")
+
+
+def a_stage_keeps_its_exit_code_where_its_summary_cannot_be_written() -> None:
+    for code, want in ((0, 1), (3, 3)):
+        with temporary_folder() as folder:
+            (folder / "there").mkdir()
+
+            def run_and_lose_the_folder(request, given, stop, place=folder / "there", code=code) -> tuple[int, dict]:
+                place.rmdir()
+                return code, {"rows_in": 4}
+
+            got, stages = run_with(of_two_downloads(folder, words=f"--json-summary {folder}/there/s.json"), FirstDone(run_and_lose_the_folder))
+            require(got == want == stages[1]["exit_code"] and "--json-summary" in stages[1]["error"], "exit code", code, got, stages)
+            require(stages[1]["rows_in"] == 4, "the report has the summary", stages)
+
+
+class FirstDone:
+    """Of run_checked: the first stage is done at once, the second one is this."""
+
+    def __init__(self, second) -> None:
+        self.second = second
+        self.num_calls = 0
+
+    def __call__(self, *words) -> tuple[int, dict]:
+        self.num_calls += 1
+        return self.second(*words) if self.num_calls == 2 else (0, {})
+
+
+def a_quiet_pipeline_has_quiet_stages() -> None:
+    with temporary_folder() as folder, unittest.mock.patch.object(pipeline, "read_arguments", lambda request: {}):
+        for words, is_quiet, want in (("", False, [False, False]), ("--quiet", False, [False, True]), ("", True, [True, True])):
+            job = of_two_downloads(folder, words=words)
+            job.is_quiet = is_quiet
+            job.check()
+            require([request.is_quiet for _, request, _ in job.checked] == want, "stages", words, is_quiet, job.checked)
 
 
 def a_report_that_cannot_be_written_is_refused_before_the_first_stage() -> None:
@@ -120,6 +186,10 @@ if __name__ == "__main__":
             stages_run_in_their_order_and_are_reported,
             a_stage_writes_the_summary_that_it_is_asked_for,
             a_stage_that_the_cluster_refuses_is_named_and_reported,
+            what_the_cluster_lacks_for_a_later_stage_is_told_before_the_first,
+            a_lost_cluster_ends_a_pipeline_before_its_first_stage,
+            a_stage_keeps_its_exit_code_where_its_summary_cannot_be_written,
+            a_quiet_pipeline_has_quiet_stages,
             a_report_that_cannot_be_written_is_refused_before_the_first_stage,
             a_summary_that_cannot_be_written_is_refused_before_the_first_stage,
             a_stage_with_a_cluster_of_its_own_is_refused,

@@ -15,6 +15,7 @@ import pathlib
 import subprocess
 import threading
 import types
+import unittest.mock
 
 from cases import main, require, temporary_folder
 from ray_units import PATIENCE, ROOT, asked, fake_modules, item_request
@@ -340,12 +341,12 @@ def what_ranks_say_reaches_the_user() -> None:
     require(notes.news(900)[1] == want, "notes that were made anew")
 
 
-def a_view_shows_news_once_and_nothing_when_quiet() -> None:
+def a_view_shows_news_once_and_warnings_alone_when_quiet() -> None:
     ray = types.SimpleNamespace(get=lambda value: value, exceptions=types.SimpleNamespace(RayError=ConnectionError))
     notes = run_notes.RunNotes()
     stream, quiet = io.StringIO(), io.StringIO()
     clock = itertools.count(0, 20)  # Seconds: each line of progress is due.
-    views = [training.RunView(is_quiet, progress.Progress("train", where, lambda: next(clock))) for is_quiet, where in ((False, stream), (True, quiet))]
+    views = [training.RunView(progress.Progress("train", where, lambda: next(clock), is_quiet)) for is_quiet, where in ((False, stream), (True, quiet))]
     for text in ("waiting for machines", "start 1"):
         notes.say(text)
         notes.hear(0, [LINE])
@@ -354,6 +355,9 @@ def a_view_shows_news_once_and_nothing_when_quiet() -> None:
     views[0].end(ray, FakeNotes(notes))
     require([line[TIME_LETTERS:] for line in stream.getvalue().splitlines()] == ["waiting for machines", LINE[TIME_LETTERS:], "start 1"], "lines", stream.getvalue())
     require(quiet.getvalue() == "", "--quiet", quiet.getvalue())
+    notes.hear(2, ["2026-11-23T04:14:06Z warning: little memory"])
+    views[1].look(ray, FakeNotes(notes))
+    require(quiet.getvalue()[TIME_LETTERS:] == "rank 2: warning: little memory\n", "a warning for all that", quiet.getvalue())
 
 
 def a_rank_says_all_to_its_log_and_its_metrics_to_ray() -> None:
@@ -413,7 +417,7 @@ def a_start_that_would_mend_nothing_is_not_begun() -> None:
     require(notes.begin(1) == run_notes.NO_ATTEMPT, "a start after a stop")
     failed = run_notes.RunNotes()
     failed.note_failure(2, "its words")
-    require(failed.begin(1) == run_notes.NO_ATTEMPT and failed.result()[1] == [], "a start after a failure")
+    require(failed.begin(1) == run_notes.NO_ATTEMPT and failed.sizes() == [], "a start after a failure")
 
 
 @contextlib.contextmanager
@@ -581,11 +585,8 @@ TRAIN_PROGRAM = 'while [ "$1" != --json-summary ]; do shift; done; sleep 0.3; ec
 
 @contextlib.contextmanager
 def looking_often():
-    looks, rank.LOOK_SECONDS = rank.LOOK_SECONDS, 0.01
-    try:
+    with unittest.mock.patch.object(rank, "LOOK_SECONDS", 0.01), unittest.mock.patch.object(run_notes, "LOOK_SECONDS", 0.01):
         yield
-    finally:
-        rank.LOOK_SECONDS = looks
 
 
 def a_rank_outlives_its_notes() -> None:
@@ -603,20 +604,20 @@ def a_rank_outlives_its_notes() -> None:
 
 def a_call_of_the_notes_that_fails_by_itself_is_not_made_again() -> None:
     calls: list[int] = []
-    limits, rank.NOTES_SECONDS = rank.NOTES_SECONDS, 0.1
+    limits, run_notes.NOTES_SECONDS = run_notes.NOTES_SECONDS, 0.1
     try:
         with fake_modules({"ray": RAY_OF_NOTES}), looking_often():
             for error, least, most in ((ValueError("a fault"), 1, 1), (ConnectionError("gone"), 2, 1000)):
                 calls.clear()
                 call = types.SimpleNamespace(remote=lambda error=error: calls.append(1) or error)
                 try:
-                    rank.asked(call)
+                    run_notes.asked(call)
                 except type(error):
                     require(least <= len(calls) <= most, "calls", error, len(calls))
                 else:
                     raise AssertionError("an error is swallowed")
     finally:
-        rank.NOTES_SECONDS = limits
+        run_notes.NOTES_SECONDS = limits
 
 
 def a_rank_that_was_told_to_pause_has_ended_well_whatever_the_notes_forget() -> None:
@@ -643,13 +644,14 @@ def a_rank_that_was_told_to_pause_has_ended_well_whatever_the_notes_forget() -> 
 
 def notes_that_are_made_anew_hear_what_they_knew() -> None:
     notes = LostNotes()
-    record = training.RunRecord(RAY_OF_NOTES, notes)
+    restarts: list[int] = []
+    record = training.RunRecord(RAY_OF_NOTES, notes, types.SimpleNamespace(inc=restarts.append))
     for size in (2, 3):
         notes.notes.begin(size)
     record.look()
     notes.begin_anew()
     record.look()
-    require(notes.notes.result() == (2, [2, 3]) == (len(record.sizes), record.sizes), "starts", notes.notes.result(), record.sizes)
+    require(notes.notes.sizes() == [2, 3] == record.sizes and restarts == [1], "starts", notes.notes.sizes(), record.sizes, restarts)
     notes.begin_anew()
     notes.notes.note_failure(1, "an encoder was lost too often")
     require(notes.notes.is_hopeless() and not record.is_hopeless(), "ranks at work end with a checkpoint")
@@ -670,12 +672,12 @@ def a_training_that_is_done_is_done_without_its_notes() -> None:
         notes.begin_anew()
         return types.SimpleNamespace(return_value={"train": {"steps": 7}})
 
-    def wait_for_end(ray, fit, notes, stop, view):
+    def wait_for_end(ray, fit, notes, stop, view, restarts):
         record = real["wait_for_end"](ray, types.SimpleNamespace(wait=lambda seconds: looked.is_set()), notes, types.SimpleNamespace(is_asked=False), types.SimpleNamespace(look=lambda *unused: looked.set()))
         require(fit.wait(PATIENCE), "the end of fit()")
         return record
 
-    fakes = {"actor_here": lambda *unused, **more: notes, "make_trainer": lambda *unused: types.SimpleNamespace(fit=fit), "wait_for_end": wait_for_end}
+    fakes = {"restart_counter": lambda verb: None, "actor_here": lambda *unused, **more: notes, "make_trainer": lambda *unused: types.SimpleNamespace(fit=fit), "wait_for_end": wait_for_end}
     real = {name: getattr(training, name) for name in fakes}
     try:
         for name, fake in fakes.items():
@@ -742,7 +744,7 @@ if __name__ == "__main__":
             a_loss_that_does_not_count_is_told_without_a_count,
             losses_of_a_run_that_gets_on_are_forgiven,
             what_ranks_say_reaches_the_user,
-            a_view_shows_news_once_and_nothing_when_quiet,
+            a_view_shows_news_once_and_warnings_alone_when_quiet,
             a_rank_says_all_to_its_log_and_its_metrics_to_ray,
             a_claim_that_may_be_a_dead_ranks_is_waited_for_once,
             a_rank_tells_new_lines_and_checkpoints,

@@ -5,20 +5,25 @@ usage: ray_unit_test.py
 """
 
 import _thread
+import contextlib
 import dataclasses
 import io
 import itertools
 import json
+import os
 import signal
+import socket
+import sys
 import threading
 import time
 import types
+import unittest.mock
 
 from cases import main, require, temporary_folder
-from ray_units import PATIENCE, ROOT, VERSIONS, asked, item_request, node, refusal_of
+from ray_units import PATIENCE, ROOT, VERSIONS, asked, fake_modules, item_request, node, refusal_of
 
 from darkroom.item_child import read_item_numbers  # noqa: E402
-from darkroom_ray import command, flags, item_child, item_job, item_workers, items, node_types, preflight, probe, program, program_log, progress  # noqa: E402
+from darkroom_ray import cluster, command, flags, item_child, item_job, item_workers, items, node_types, preflight, probe, program, program_log, progress, stopping, training, verbs  # noqa: E402
 from darkroom_ray.flags import read_request  # noqa: E402
 from darkroom_ray.preflight import Node, SeenPath  # noqa: E402
 from darkroom_ray.request import MARKET_LABEL, Placement, Request, without_secrets  # noqa: E402
@@ -306,16 +311,120 @@ def a_node_looks_at_the_places_and_leaves_nothing() -> None:
         (folder / "in" / "part-000000.parquet").touch()
         request = Request("process", (), folder=str(folder), program="/bin/true")
         nonce = probe.Nonce(request, ["new/out"])
-        facts = probe.look_around(request, ["in", ".", "gone"], ["new/out"], nonce.text)
+        facts = probe.look_at_disk(request, probe.Places(["in", ".", "gone"], ["new/out"]), nonce.text)
         require([seen.is_there for seen in facts["paths"]] == [True, True, False, True], "places", facts["paths"])
         require(facts["paths"][3].has_nonce, "the nonce is not seen")
-        require(not probe.look_around(request, [], ["new/out"], "another")["paths"][0].has_nonce, "any nonce is seen")
+        require(not probe.look_at_disk(request, probe.Places([], ["new/out"]), "another")["paths"][0].has_nonce, "any nonce is seen")
         nonce.remove()
         require(sorted(path.name for path in folder.iterdir()) == ["in"], "something stays", list(folder.iterdir()))
         elsewhere = probe.Nonce(dataclasses.replace(request, folder=str(folder / "gone")), ["out-of-a-folder-that-is-not-here"])
         require(not elsewhere.files and not elsewhere.made, "what is made where the command's folder is not", elsewhere.made)
-        missing = probe.look_around(dataclasses.replace(request, program=str(folder / "none")), [], [], "")
+        missing = probe.look_at_program(dataclasses.replace(request, program=str(folder / "none")), probe.Places([], []), PATIENCE)
         require("cannot be run here" in missing["problem"], "a missing program", missing)
+
+
+def an_actor_on_a_node_tells_all_that_it_sees() -> None:
+    ray = types.SimpleNamespace(get=lambda reply: reply, exceptions=types.SimpleNamespace(RayError=RuntimeError))
+    with temporary_folder() as folder:
+        look = probe.Look(dataclasses.replace(item_request(folder, 'echo darkroom 7'), verb="process"), probe.Places(["gone"], ["out"], ["s3://b/x"]))
+        look.remove_nonce()  # None was put.
+        nonce = look.put_nonce()
+        seen = probe.with_facts(ray, node("a"), (look.at_program(PATIENCE), look.at_disk(nonce)))
+        require([one.path for one in seen.paths] == ["s3://b/x", "gone", "out"] and seen.paths[2].has_nonce and not seen.paths[1].is_there, "places", seen)
+        require(seen.versions["darkroom"] == "darkroom 7" and seen.answers and seen.has_folder, "the others", seen)
+        look.remove_nonce()
+        require(not (folder / "out").exists(), "a nonce stays")
+        require(not probe.with_facts(ray, node("a"), ()).answers, "a silent node")
+
+
+def an_address_at_which_nobody_listens_is_refused_at_once() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        address = f"127.0.0.1:{server.getsockname()[1]}"
+        cluster.check_answer(address)
+    for wrong in (address, "no.such.host.invalid:6379"):
+        with unittest.mock.patch.object(cluster, "import_ray", lambda: types.SimpleNamespace(init=lambda **unused: require(False, "Ray asks without end"))):
+            said = refusal_of(cluster.connected(dataclasses.replace(asked("sample"), address=wrong)).__enter__)
+        require(f"no Ray cluster at {wrong}" in said, "the refusal", said)
+    for other in ("auto", "ray://nowhere:1", "nowhere"):
+        cluster.check_answer(other)
+
+
+def other_versions_than_those_of_the_command_are_refused() -> None:
+    for package in probe.DRIVER_PACKAGES:
+        problems = preflight.check_probes(CLUSTER, of_command={**VERSIONS, package: "0.1.0"})
+        require_sentence(problems, package, f"different versions of {package} (0.1.0: this command;")
+    require(not preflight.check_probes(CLUSTER, of_command=VERSIONS), "the same ones")
+    require("torch" not in probe.DRIVER_PACKAGES and not preflight.check_probes([], of_command=VERSIONS), "a head that computes nothing, and no node yet")
+
+
+def places_on_stores_are_found() -> None:
+    given = {"--metadata": ["a.parquet", "hf://datasets/x?config=en&split=train", "s3://b/in/part-*.parquet?region=r", "s3://b/in/part-?.parquet", "https://h/x"], "OUTPUT_URI": ["s3://b/out?endpoint=http://h:1"]}
+    places = probe.places_of(asked("download"), given)
+    require(places.read_stores == ["hf://datasets/x?config=en&split=train", "s3://b/in?region=r", "s3://b/in"], "inputs", places)
+    require(places.written_stores == ["s3://b/out?endpoint=http://h:1"] and places.read == ["a.parquet"] and places.written == [], "the others", places)
+
+
+# Of the program: what it says of a place, by its name.
+DOCTOR = """[ "$1 $2 $4" = "doctor --json-summary --" ] || exit 2
+case "$5" in
+*good*) said='{"problems": [], "stores": {"x": "answers after 3 ms: objects lie in it"}}' ;;
+*none*) said='{"problems": [], "stores": {"x": "answers after 3 ms: nothing has that name yet; credentials were found"}}' ;;
+*wrong*) said='{"problems": ["disk: /tmp: full; clear it", "stores: s3://b/wrong: is refused: the key is not known; look at the credentials"], "stores": {}}' ;;
+*silent*) exec sleep 60 ;;
+*) exit 1 ;;
+esac
+echo "{\\"doctor\\": $said}" > "$3"
+"""
+
+
+def a_node_looks_at_stores_through_its_program() -> None:
+    with temporary_folder() as folder:
+        request = item_request(folder, DOCTOR)
+        places = probe.Places([], [], ["s3://key:secret@b/good?token=t", "s3://b/none", "hf://b/wrong", "s3://b/mute"], ["s3://b/none"])
+        seen = probe.look_at_program(request, places, PATIENCE)["paths"]
+        require([one.path for one in seen] == ["s3://b/good", "s3://b/none", "hf://b/wrong", "s3://b/mute", "s3://b/none"], "places", seen)
+        require([bool(one.problem) for one in seen] == [False, True, True, False, False], "what is wrong", seen)
+        problems = preflight.check_probes([node("a", paths=seen)])
+        require_sentence(problems, "an input that is not there", "node a does not see s3://b/none: nothing has that name")
+        require_sentence(problems, "the program's own words", "does not see hf://b/wrong: is refused: the key is not known; look at the credentials")
+        begin = time.monotonic()
+        silent = probe.look_at_program(request, probe.Places([], [], ["s3://b/silent"]), 0.3)["paths"]
+        require_sentence(preflight.check_probes([node("a", paths=silent)]), "a silent store", "does not answer")
+        require(time.monotonic() - begin < 30, "it is waited for")
+
+
+def what_is_wrong_is_told_within_ten_seconds_and_silent_nodes_are_waited_for() -> None:
+    class Silent(Exception): ...
+
+    # Whether the first node answers at all, what is wrong with the second, the most seconds, what is said.
+    for has_nonce, wrong, seconds, words in ((False, "", 130, "10.0.0.1 (00000000) does not answer"), (True, "", 130, "10.0.0.1 (00000000) does not answer"), (True, "no such program", 9, "no such program")):
+        now = [100.0]
+
+        def get(reference, timeout=None, has_nonce=has_nonce, wrong=wrong, now=now):
+            if has_nonce and reference == "text 0":
+                now[0] += 1
+                return "nonce"
+            if timeout is None:
+                return {"problem": wrong} if reference.startswith("p") else {}
+            now[0] += timeout
+            raise Silent
+
+        def wait(references, num_returns, timeout, wrong=wrong, now=now):
+            now[0] += timeout
+            return [reference for reference in references if wrong and reference.endswith("1")], references
+
+        looks = iter([types.SimpleNamespace(**{name: types.SimpleNamespace(remote=lambda *unused, reply=f"{reply} {number}": reply) for name, reply in (("put_nonce", "text"), ("remove_nonce", "removed"), ("at_program", "p"), ("at_disk", "d"))}) for number in range(2)])
+        made = types.SimpleNamespace(options=lambda looks=looks, **unused: types.SimpleNamespace(remote=lambda *unused: next(looks)))
+        ray = types.SimpleNamespace(get=get, wait=wait, remote=lambda what: made, kill=lambda actor: None, exceptions=types.SimpleNamespace(RayError=Silent), nodes=ray_with_nodes(2, 2).nodes)
+        strategies = types.SimpleNamespace(NodeAffinitySchedulingStrategy=lambda node_id, soft: node_id)
+        real, probe.time = probe.time, types.SimpleNamespace(monotonic=lambda now=now: now[0])
+        try:
+            with fake_modules({"ray": ray, "ray.util": types.SimpleNamespace(), "ray.util.scheduling_strategies": strategies}):
+                request = dataclasses.replace(asked("download"), address="head:1", program="/bin/true")
+                said = refusal_of(probe.check_cluster, ray, request, {}, probe.probe_time())
+        finally:
+            probe.time = real
+        require(words in said and now[0] - 100 <= seconds, "seconds", has_nonce, now[0] - 100, said)
 
 
 # -- items ------------------------------------------------------------------------------------------------------------
@@ -407,6 +516,14 @@ def progress_is_one_line_and_a_warning_is_said_once() -> None:
         now[0] = second
         view.show(text)
     view.warn(["warning: a", "warning: a"])
+    terminal = io.StringIO()
+    terminal.isatty = lambda: True
+    quiet = progress.Progress("process", terminal, lambda: now[0], is_quiet=True)
+    quiet.show(text)
+    quiet.say(text)
+    require(quiet.stream.getvalue() == "", "--quiet", quiet.stream.getvalue())
+    quiet.warn(["warning: a"])
+    require("warning: a" in quiet.stream.getvalue(), "a warning for all that")
     lines = stream.getvalue().splitlines()
     require(len(lines) == 2 and "4/5 items" in lines[0] and "1 restarts" in lines[0] and "timeout 1" in lines[0], "lines", lines)
 
@@ -465,7 +582,7 @@ def a_stopped_encoder_ends_its_program_in_order() -> None:
 
 
 def a_cancelled_task_ends_its_program_in_order() -> None:
-    works = (item_workers.plan_items, lambda request: item_workers.do_items(request, [7]), item_workers.close_job)
+    works = (item_workers.plan_items, lambda request: item_workers.do_items(request, [7]), program.run_to_summary)
     for number, work in enumerate(works):
         with temporary_folder() as folder:
 
@@ -490,13 +607,7 @@ def a_task_without_trouble_has_its_program_s_words() -> None:
         require(item_workers.do_items(request, [7]) == ([{"item": 7}], ["warning: w"]), "items")
         require(item_workers.plan_items(request) == ({"ready": True, "items": 1}, ["warning: w"]), "a plan")
         closing = item_request(folder, """echo 'done' >&2; echo '{"process": {}}' > "$3"; exit 3""")
-        require(item_workers.close_job(closing) == (3, {"process": {}}, "done"), "a closing run")
-        try:
-            item_workers.close_job(item_request(folder, "kill -9 $$"))
-        except program.ProgramFailed as failure:
-            require(failure.was_killed, "code", failure.code)
-        else:
-            raise AssertionError("a killed closing run has a result")
+        require(program.run_to_summary(closing) == (3, {"process": {}}, "done"), "a closing run")
 
 
 class FakeActor:
@@ -588,7 +699,7 @@ def a_stopped_job_waits_until_its_encoders_have_ended_their_programs() -> None:
     else:
         raise AssertionError("the job goes on")
     require(ray.killed == [1], "one that is not placed yet may come", ray.killed)
-    require(ray.waits[-1] == ([(0, "stop"), (0, "plan")], 2, item_job.STOP_SECONDS), "what was waited for", ray.waits[-1])
+    require(ray.waits[-1] == ([(0, "stop"), (0, "plan")], 2, stopping.STOP_SECONDS), "what was waited for", ray.waits[-1])
 
 
 def a_stop_cancels_tasks_and_no_call_of_an_actor() -> None:
@@ -716,6 +827,100 @@ def nodes_that_are_being_drained_have_no_room() -> None:
     require([(one.node_id, one.resources) for one in probe.free_nodes(ray)] == [("00000001", {"CPU": 1.0})], "nodes", probe.free_nodes(ray))
 
 
+class FakeTask:
+    """Of Ray's: a task that ends when it is cancelled."""
+
+    exceptions = types.SimpleNamespace(RayError=RuntimeError)
+
+    def __init__(self, result=None) -> None:
+        self.result = result  # None: it is at work until it is cancelled.
+        self.asked: list = []
+        self.cancelled: list = []
+        self.waits: list = []
+
+    def remote(self, what):
+        require(what is program.run_to_summary, "what is run", what)
+        return types.SimpleNamespace(options=lambda **unused: types.SimpleNamespace(remote=lambda request: self.asked.append(request) or "task"))
+
+    def wait(self, references, num_returns=1, timeout=0.0):
+        self.waits.append((references, timeout))
+        return (references if self.result or self.cancelled else []), []
+
+    def cancel(self, reference) -> None:
+        self.cancelled.append(reference)
+
+    def get(self, reference):
+        if self.cancelled:
+            raise RuntimeError("cancelled")
+        return self.result
+
+
+def a_stopped_task_is_cancelled_and_waited_for() -> None:
+    ray = FakeTask()
+    try:
+        training.run_as_task(ray, asked("sample"), StopNow())
+    except Stopped as stopped:
+        require(stopped.code == 143, "exit code", stopped.code)
+    else:
+        raise AssertionError("the task goes on")
+    require(ray.cancelled == ["task"] and ray.waits[-1] == (["task"], stopping.STOP_SECONDS), "its program is killed", ray.cancelled, ray.waits)
+
+
+def a_quiet_task_says_what_its_program_warns_of() -> None:
+    for is_quiet, want in ((False, ("a",)), (True, ("--quiet", "a"))):
+        ray = FakeTask((0, {}, ""))
+        heard = io.StringIO()
+        with contextlib.redirect_stdout(heard):
+            training.run_as_task(ray, dataclasses.replace(asked("sample"), arguments=("a",), is_quiet=is_quiet), StopNow())
+        require(ray.asked[0].arguments == want and heard.getvalue() == "", "words", ray.asked, heard.getvalue())
+
+
+def every_verb_is_quiet_when_it_is_asked_to_be() -> None:
+    seen: list[bool] = []
+    fakes = {"check_all": lambda *unused: None, "work": lambda ray, request, given, stop: seen.append(request.is_quiet) or (0, {}), "import_ray": lambda: types.SimpleNamespace(exceptions=types.SimpleNamespace(RayError=RuntimeError))}
+    with contextlib.ExitStack() as patches:
+        for name, fake in fakes.items():
+            patches.enter_context(unittest.mock.patch.object(verbs, name, fake))
+        for verb in flags.PLACED:
+            request = read_request(verb, ["x", "--quiet"], "/")
+            for given in ({}, {"--quiet": ["false"]}):
+                verbs.run_checked(request, given, types.SimpleNamespace(check=lambda: None))
+                verbs.run_checked(dataclasses.replace(request, is_quiet=False), given, types.SimpleNamespace(check=lambda: None))
+            verbs.run_checked(dataclasses.replace(request, is_quiet=False), {"--quiet": [""]}, types.SimpleNamespace(check=lambda: None))  # By --config.
+    require(seen == [True, False, True, False, True] * len(flags.PLACED), "quiet", seen)
+
+
+def a_quiet_job_has_quiet_progress() -> None:
+    for is_quiet in (False, True):
+        with unittest.mock.patch.object(item_job, "JobMeasures", lambda verb: None):
+            job = item_job.ItemJob(FakeRay(), dataclasses.replace(asked("process", 1), is_quiet=is_quiet), StopNow())
+        require(job.progress.is_quiet == is_quiet, "its progress", is_quiet)
+
+
+def workers_of_a_submitted_job_have_its_path() -> None:
+    before = os.environ.pop(cluster.JOB_CONFIG, None)
+    try:
+        require("env_vars" in cluster.runtime_environment(), "a checkout's path")
+        for of_job, want in (('{"runtime_env": {"env_vars": {"PYTHONPATH": "/p"}}}', False), ('{"runtime_env": {"env_vars": {"X": "1"}}}', True), ('{"metadata": {}}', True), ('{"runtime_env": null}', True)):
+            os.environ[cluster.JOB_CONFIG] = of_job
+            require(("env_vars" in cluster.runtime_environment()) == want, "said twice", of_job, cluster.runtime_environment())
+    finally:
+        os.environ.pop(cluster.JOB_CONFIG, None)
+        os.environ |= {cluster.JOB_CONFIG: before} if before is not None else {}
+
+
+def the_bench_judges_by_the_medians_of_its_rounds() -> None:
+    with unittest.mock.patch.object(sys, "path", [*sys.path, str(ROOT / "benchmarks")]):
+        import bench_ray as bench
+    nan = float("nan")
+    good = {bench.SINGLE: [10, 10, nan], bench.ON_RAY: [9, 9, 9], bench.OPERATORS: [9, 9, 9], bench.TEMPLATE: [4, 4, 4]}
+    for what, rates, want in (("all", good, True), ("a median below", {**good, bench.ON_RAY: [8, 9.5, 9]}, False), ("none", {**good, bench.TEMPLATE: [nan] * 3}, False)):
+        heard = io.StringIO()
+        with contextlib.redirect_stdout(heard):
+            require(bench.judge(rates) == want, "judged", what, heard.getvalue())
+        require(("not measured" in heard.getvalue()) == (what == "none") and ("NO" in heard.getvalue()) == (what == "a median below"), "the table", what, heard.getvalue())
+
+
 def what_is_written_down_has_no_secrets() -> None:
     for word, want in (
         ("s3://user:pw@bucket/a?X-Signature=1", "s3://bucket/a"),
@@ -746,9 +951,15 @@ if __name__ == "__main__":
             a_wrong_cluster_configuration_is_refused_with_its_place,
             places_of_a_command_line_are_found,
             a_node_looks_at_the_places_and_leaves_nothing,
+            an_actor_on_a_node_tells_all_that_it_sees,
+            an_address_at_which_nobody_listens_is_refused_at_once,
+            other_versions_than_those_of_the_command_are_refused,
+            places_on_stores_are_found,
+            a_node_looks_at_stores_through_its_program,
+            what_is_wrong_is_told_within_ten_seconds_and_silent_nodes_are_waited_for,
             items_are_handed_out_once,
             batches_shrink_towards_the_end,
-        items_of_others_are_asked_for_again_later,
+            items_of_others_are_asked_for_again_later,
             an_item_that_fails_goes_alone_and_ends_the_job_at_last,
             an_item_that_the_job_does_not_have_ends_it,
             progress_is_one_line_and_a_warning_is_said_once,
@@ -766,6 +977,12 @@ if __name__ == "__main__":
             tasks_follow_the_nodes_that_there_are,
             the_nodes_are_counted_again_now_and_then,
             nodes_that_are_being_drained_have_no_room,
+            a_stopped_task_is_cancelled_and_waited_for,
+            a_quiet_task_says_what_its_program_warns_of,
+            every_verb_is_quiet_when_it_is_asked_to_be,
+            a_quiet_job_has_quiet_progress,
+            workers_of_a_submitted_job_have_its_path,
+            the_bench_judges_by_the_medians_of_its_rounds,
             what_is_written_down_has_no_secrets,
         ]
     )

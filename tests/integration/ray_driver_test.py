@@ -1,0 +1,215 @@
+#!/usr/bin/env python3
+"""How darkroom-ray comes to its Ray and leaves it: one of its own, which ends with it however that ends, and a job of `ray job submit`.
+
+usage: ray_driver_test.py
+"""
+
+import atexit
+import contextlib
+import functools
+import json
+import os
+import pathlib
+import shlex
+import shutil
+import signal
+import tempfile
+import time
+import urllib.error
+import urllib.request
+
+from ray_bench import LEAST_FREE_BYTES, PATIENCE, RAY_PYTHON, Driver, RayCluster, free_bytes
+from workbench import PROGRAM, ROOT, Skipped, main, require, run, temporary_folder
+
+# Stands for the program: works until it is asked to end, and gives back what it has claimed.
+STAND_IN = """#!/bin/sh
+case "$1" in
+--version) echo darkroom 0 ;;
+help) read line; echo '{"exit_code": 0, "given": {}}' ;;
+*) cd %s; trap 'sleep 0.2; touch given-back; exit 143' TERM; touch begun; while :; do sleep 0.05; done ;;
+esac
+"""
+PICTURE = ["--model", "models/tiny", "--prompt", "a red heart", "--steps", "2", "--seed", "3", "--output"]
+
+
+class OwnRay:
+    """The environment of a command that finds no cluster, and no home folder."""
+
+    def __init__(self) -> None:
+        if not RAY_PYTHON.exists():
+            raise Skipped("there is no .venv-ray; tools/build/setup.sh ray installs it")
+        if free_bytes() < LEAST_FREE_BYTES // 2:
+            raise Skipped(f"a node of Ray wants {LEAST_FREE_BYTES >> 31} GB of free memory, and there are {free_bytes() / (1 << 30):.1f}")
+        self.folder = tempfile.mkdtemp(prefix="dr-own-", dir="/tmp")
+
+    def __enter__(self) -> "OwnRay":
+        return self
+
+    def __exit__(self, *unused: object) -> None:
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def environment(self) -> dict[str, str]:
+        without = {name: value for name, value in os.environ.items() if name != "RAY_ADDRESS"}
+        more = {"RAY_raylet_start_wait_time_s": "240", "RAY_worker_niceness": "0", "RAY_memory_monitor_refresh_ms": "0", "RAY_local_fs_capacity_threshold": "1.0"}  # As ray_cluster.py.
+        return {**without, **more, "PYTHONPATH": str(ROOT / "python"), "DARKROOM_PROGRAM": str(PROGRAM), "RAY_TMPDIR": self.folder, "HOME": "/nowhere", "RAY_USAGE_STATS_ENABLED": "0"}
+
+    def processes(self, *more: object) -> list[str]:
+        """Command lines of all that Ray started for it, and of what else names a folder of `more`."""
+        found = []
+        for path in pathlib.Path("/proc").glob("[0-9]*/cmdline"):
+            with contextlib.suppress(OSError):
+                line = path.read_bytes().decode(errors="replace").replace("\0", " ")
+                found += [line] if any(f"{folder}/" in line for folder in (self.folder, *more)) else []
+        return found
+
+    def require_over(self, *more: object) -> None:
+        end = time.monotonic() + PATIENCE
+        while left := self.processes(*more):
+            require(time.monotonic() < end, "these outlive the command", left)
+            time.sleep(0.05)
+
+
+def stand_in(folder: pathlib.Path) -> str:
+    path = folder / "program"
+    path.write_text(STAND_IN % folder)
+    path.chmod(0o755)
+    return str(path)
+
+
+def a_ray_of_its_own_does_the_work_and_leaves_nothing() -> None:
+    with OwnRay() as own, temporary_folder() as folder:
+        run("sample", *PICTURE, str(folder / "a.png"))
+        said = Driver(own, ["sample", *PICTURE, str(folder / "b.png"), "--json-summary", str(folder / "s.json"), "--quiet"]).finish()
+        require((folder / "a.png").read_bytes() == (folder / "b.png").read_bytes(), "the picture differs from the program's")
+        require("sample" in json.loads((folder / "s.json").read_text()), "the summary", (folder / "s.json").read_text())
+        require(said == "", "what a quiet command says", said)
+        own.require_over()
+        require(os.listdir(own.folder) == [], "what is left of Ray's folder", os.listdir(own.folder))
+
+
+def ctrl_c_on_a_terminal_ends_the_program_in_order() -> None:
+    with OwnRay() as own, temporary_folder() as folder:
+        driver = Driver(own, ["sample", "--program", stand_in(folder)], has_own_session=True)
+        driver.wait_for((folder / "begun").exists, "the program")
+        os.killpg(driver.process.pid, signal.SIGINT)  # As a terminal does: Ray's processes get it, too.
+        said = driver.finish(130)
+        require((folder / "given-back").exists() and "the programs end" in said, "the program was killed", said)
+        own.require_over(folder)
+
+
+def a_ray_of_its_own_ends_with_a_killed_command() -> None:
+    with OwnRay() as own, temporary_folder() as folder:
+        driver = Driver(own, ["sample", "--program", stand_in(folder)])
+        driver.wait_for((folder / "begun").exists, "the program")
+        require(any("raylet" in line for line in own.processes()), "Ray's processes are not seen here", own.processes())
+        driver.process.kill()
+        driver.process.wait()
+        own.require_over(folder)
+        require(not (folder / "given-back").exists(), "the program was not killed")
+
+
+def an_address_without_a_cluster_is_refused() -> None:
+    with OwnRay() as own, temporary_folder() as folder:
+        begin = time.monotonic()
+        said = Driver(own, ["sample", "--program", stand_in(folder), "--address", "127.0.0.1:1"]).finish(2)
+        require("no Ray cluster at 127.0.0.1:1" in said, "the refusal", said)
+        print(f"        refused after {time.monotonic() - begin:.1f} s", flush=True)
+
+
+# -- ray job submit ---------------------------------------------------------------------------------------------------
+
+
+@functools.cache
+def started_cluster() -> RayCluster | Skipped:
+    try:
+        cluster = RayCluster({"DARKROOM_TEST_DASHBOARD": "1"}, kinds=("cpu",))
+    except Skipped as reason:
+        return reason
+    atexit.register(cluster.close)
+    return cluster
+
+
+def job_cluster() -> RayCluster:
+    """Errors: Skipped."""
+    cluster = started_cluster()
+    if isinstance(cluster, Skipped):
+        raise cluster
+    return cluster
+
+
+def variables_of_a_job() -> dict[str, str]:
+    """In a job's runtime environment: the package is found by PYTHONPATH, as that of a checkout is."""
+    return {"PYTHONPATH": str(ROOT / "python"), "DARKROOM_RAY_PROBE_SECONDS": str(PATIENCE), "RAY_JOB_STOP_WAIT_TIME_S": "90"}
+
+
+class AsSubmitted:
+    """The environment that the job server gives to a job's command."""
+
+    def __init__(self, cluster: RayCluster) -> None:
+        self.cluster = cluster
+
+    def environment(self) -> dict[str, str]:
+        job = {"runtime_env": {"env_vars": variables_of_a_job()}, "metadata": {"job_submission_id": "sampled"}}
+        return {**self.cluster.environment(), **variables_of_a_job(), "RAY_JOB_CONFIG_JSON_ENV_VAR": json.dumps(job)}
+
+
+def a_submitted_command_has_the_bytes_of_the_program() -> None:
+    cluster = job_cluster()
+    with temporary_folder() as folder:
+        run("sample", *PICTURE, str(folder / "a.png"))
+        Driver(AsSubmitted(cluster), ["sample", *PICTURE, str(folder / "b.png"), "--num-cpus-per-task", "0.5"]).finish()
+        require((folder / "a.png").read_bytes() == (folder / "b.png").read_bytes(), "the picture differs from the program's")
+
+
+def ask_job_server(cluster: RayCluster, path: str, body: dict | None = None) -> dict:
+    """As `ray job` does. Errors: HTTPError."""
+    data = None if body is None else json.dumps(body).encode()
+    request = urllib.request.Request(f"http://{cluster.dashboard}/api/jobs/{path}", data, {"Content-Type": "application/json"})
+    with urllib.request.urlopen(request, timeout=PATIENCE) as reply:
+        return json.loads(reply.read())
+
+
+def submit(cluster: RayCluster, name: str, words: list[str]) -> None:
+    """The head's agent takes jobs some seconds after the head is up."""
+    about = {"submission_id": name, "entrypoint": shlex.join([str(RAY_PYTHON), "-m", "darkroom_ray", *words]), "runtime_env": {"env_vars": variables_of_a_job()}}
+    end = time.monotonic() + PATIENCE
+    while True:
+        try:
+            ask_job_server(cluster, "", about)
+            return
+        except urllib.error.HTTPError as error:
+            said = error.read().decode()
+            require("No available agent" in said and time.monotonic() < end, "it is not taken", said)
+        time.sleep(0.5)
+
+
+def a_stopped_job_ends_its_program_in_order() -> None:
+    cluster = job_cluster()
+    if not cluster.dashboard:
+        raise Skipped("this Ray has no job server: it is a part of ray[default]")
+    with temporary_folder() as folder:
+        submit(cluster, "stopped", ["sample", "--program", stand_in(folder)])
+        end = time.monotonic() + PATIENCE
+
+        def wait_for(is_so, what: str) -> None:
+            while not is_so():
+                require(time.monotonic() < end, "never came:", what, ask_job_server(cluster, "stopped/logs"))
+                time.sleep(0.1)
+
+        wait_for((folder / "begun").exists, "the program")
+        ask_job_server(cluster, "stopped/stop", {})
+        wait_for(lambda: ask_job_server(cluster, "stopped")["status"] == "STOPPED", "the end of the job")
+        require((folder / "given-back").exists(), "the program was killed", ask_job_server(cluster, "stopped/logs"))
+
+
+if __name__ == "__main__":
+    main(
+        [
+            a_ray_of_its_own_does_the_work_and_leaves_nothing,
+            ctrl_c_on_a_terminal_ends_the_program_in_order,
+            a_ray_of_its_own_ends_with_a_killed_command,
+            an_address_without_a_cluster_is_refused,
+            a_submitted_command_has_the_bytes_of_the_program,
+            a_stopped_job_ends_its_program_in_order,
+        ]
+    )

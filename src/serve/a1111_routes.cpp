@@ -100,10 +100,20 @@ Status set_options(const HttpQuestion& question, const PictureOrders& orders, A1
   return Status::ok();
 }
 
+bool read_progress_query(RequestFields& fields) {
+  const bool skips_image = fields.boolean("skip_current_image").value_or(false);
+  fields.describe("skip_current_image", {{"description", "Whether current_image is left out."}});
+  return skips_image;
+}
+
 // As in webui: what looks at numbers alone says so, and costs no previews.
 bool wants_preview(const HttpQuestion& question) {
-  const auto fields = read_query(question.query);
-  return !fields.is_ok() || fields->value("skip_current_image", "false") != "true";
+  const auto object = read_query(question.query);
+  if (!object.is_ok()) {
+    return true;
+  }
+  RequestFields fields(*object, "", nullptr, FieldValues::kTexts);
+  return !read_progress_query(fields);
 }
 
 HttpReply png_info_reply(const std::string& body, const PictureOrders& orders) {
@@ -168,8 +178,7 @@ void add_txt2img(RouteTable& table, PictureOrders& orders, const std::shared_ptr
                    orders.with_model(std::move(call), chosen, paint);
                  },
              .paints = true,
-             .body_type = "application/json",
-             .body_schema = [&orders] { return txt2img_schema(orders.model(), orders.limits()); },
+             .bodies = {{.schema = [&orders] { return txt2img_schema(orders.model(), orders.limits()); }}},
              .replies = {{.what = "The pictures as base64, with the fields and an info text.",
                           .schema = [&orders] { return a1111_pictures_schema(orders.model(), orders.limits()); }}}});
 }
@@ -191,9 +200,8 @@ void add_img2img(RouteTable& table, PictureOrders& orders, const std::shared_ptr
              .summary = "Pictures that start from a picture, for webui's fields",
              .answer = [&orders, name, read, take](RouteCall call) { read_with_pictures(std::move(call), orders, name, read, take); },
              .paints = true,
-             .body_type = "application/json",
+             .bodies = {{.schema = [&orders] { return img2img_schema(orders.model(), orders.limits()); }}},
              .max_body_bytes = kMaxPictureBodyBytes,
-             .body_schema = [&orders] { return img2img_schema(orders.model(), orders.limits()); },
              .replies = {{.what = "The pictures as base64, with the fields and an info text.",
                           .schema = [&orders] { return a1111_pictures_schema(orders.model(), orders.limits()); }}}});
 }
@@ -208,9 +216,8 @@ void add_png_info(RouteTable& table, const PictureOrders& orders) {
                      return png_info_reply(body, orders);
                    }));
                  },
-             .body_type = "application/json",
+             .bodies = {{.schema = png_info_schema}},
              .max_body_bytes = kMaxPictureBodyBytes,
-             .body_schema = png_info_schema,
              .replies = {{.what = "The text, its chunks, and what it says field by field.", .schema = png_info_reply_schema}}});
 }
 
@@ -229,11 +236,7 @@ void add_a1111_routes(RouteTable& table, PictureOrders& orders) {
              .answer = answer_at_once([&orders, jobs](const RouteCall& call) {
                return webui_json(jobs->progress(owner_of(call.question), orders.clock().now(), wants_preview(call.question)));
              }),
-             .query_schema =
-                 [] {
-                   const nlohmann::json flag = {{"type", "boolean"}, {"description", "Whether current_image is left out."}};
-                   return nlohmann::json{{"properties", {{"skip_current_image", flag}}}};
-                 },
+             .query_schema = [] { return described_fields([](RequestFields& fields) { read_progress_query(fields); }); },
              .replies = {{.what = "As stable-diffusion-webui's.", .schema = a1111_progress_schema}}});
   for (const char* name : {"interrupt", "skip"}) {
     table.add({.method = "POST",
@@ -252,8 +255,7 @@ void add_a1111_routes(RouteTable& table, PictureOrders& orders) {
                const Status set = set_options(call.question, orders, *choice);
                return set.is_ok() ? webui_json(nullptr) : orders.refusal(set);
              }),
-             .body_type = "application/json",
-             .body_schema = [&orders] { return a1111_options_schema(orders.model(), orders.has_webui_settings()); },
+             .bodies = {{.schema = [&orders] { return a1111_options_schema(orders.model(), orders.has_webui_settings()); }}},
              .replies = {{.what = "null.", .schema = [] { return schema_like(nullptr); }}}});
 }
 

@@ -19,33 +19,23 @@ namespace {
 
 constexpr size_t kMostQueryFields = 32;
 constexpr std::string_view kFormType = "multipart/";
-// Fields of forms and queries, which know nothing but texts, that are something else in JSON.
-constexpr std::array kNumbers = {"n",        "seed",   "steps", "guidance_scale", "strength", "output_compression", "partial_images",
-                                 "img_size", "stream", "from",  "count",          "decode"};
-
-// A field's text as the JSON that the field has elsewhere; what is none stays a text, which the field's reader refuses.
-nlohmann::json value_of_text(const std::string& name, const std::string& text) {
-  constexpr size_t kLongestNumber = 32;
-  if (std::ranges::find(kNumbers, name) != kNumbers.end() && text.size() <= kLongestNumber) {
-    nlohmann::json value = nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false);
-    if (value.is_number() || value.is_boolean()) {
-      return value;
-    }
-  }
-  return text;
-}
-
 Status add_text(const std::string& name, const std::string& text, nlohmann::json& object) {
   if (replace_invalid_utf8(name).second || replace_invalid_utf8(text).second) {
     return Status::invalid_argument("a field must be UTF-8:", name.substr(0, 80));
   }
-  if (!object.emplace(name, value_of_text(name, text)).second) {
+  if (!object.emplace(name, text).second) {
     return Status::invalid_argument("a field must be given once:", name.substr(0, 80));
   }
   return Status::ok();
 }
 
-bool is_image_field(std::string_view name) { return name == "image" || name == "image[]"; }
+// Where the picture may stand.
+constexpr std::array kPicturesOfForms = {"image", "image[]"};
+constexpr std::array kPicturesOfJson = {"image", "images"};
+
+bool is_image_field(std::string_view name) { return std::ranges::find(kPicturesOfForms, name) != kPicturesOfForms.end(); }
+
+bool is_form(std::string_view content_type) { return ascii_lower(std::string(content_type.substr(0, kFormType.size()))) == kFormType; }
 
 Status read_image_part(const FormPart& part, std::vector<InputPicture>& inputs) {
   if (part.is_file) {
@@ -101,15 +91,81 @@ Status take_json_picture(const std::string& name, nlohmann::json& value, std::ve
   return Status::ok();
 }
 
-Result<nlohmann::json> read_edit_json(std::string_view body, std::vector<InputPicture>& inputs) {
-  DARKROOM_ASSIGN_OR_RETURN(nlohmann::json object, read_json_object(body));
-  for (const char* name : {"image", "images"}) {
-    if (object.contains(name)) {
-      DARKROOM_RETURN_IF_ERROR(take_json_picture(name, object[name], inputs));
-      object.erase(name);
+nlohmann::json json_picture_schema() {
+  const nlohmann::json text = {{"type", "string"}, {"contentEncoding", "base64"}};
+  const nlohmann::json by_url = {{"type", "object"}, {"properties", {{"image_url", text}}}, {"required", {"image_url"}}};
+  const nlohmann::json list = {{"type", "array"}, {"items", {{"anyOf", {text, by_url}}}}, {"maxItems", 1}};
+  return {{"anyOf", {text, by_url, list}}};
+}
+
+// OpenAI's fields of edits and ours, but for the picture.
+OpenAiFields read_edit_settings(RequestFields& fields, const ModelFacts& model, const RequestLimits& limits) {
+  OpenAiFields asked = read_openai_fields(fields, model, limits);
+  PictureSpec& settings = asked.wanted.settings;
+  settings.strength = fields.number("strength", 0, 1).value_or(settings.strength);
+  fields.only("mask", {});
+  fields.only("input_fidelity", {"low"});
+  check_strength(fields, "strength", settings);
+  return asked;
+}
+
+// The pictures of a form have been taken out of it (read_edit_form).
+OpenAiFields read_form_fields(RequestFields& fields, const ModelFacts& model, const RequestLimits& limits) {
+  for (const char* name : kPicturesOfForms) {
+    fields.any(name, {{"type", "string"}, {"contentMediaType", "image/*"}});
+  }
+  return read_edit_settings(fields, model, limits);
+}
+
+// Their texts are taken out of the body, which may be long.
+OpenAiFields read_json_fields(RequestFields& fields, nlohmann::json& object, const ModelFacts& model, const RequestLimits& limits) {
+  std::vector<InputPicture> inputs;
+  for (const char* name : kPicturesOfJson) {
+    if (fields.any(name, json_picture_schema()) != nullptr) {
+      fields.fail(take_json_picture(name, object[name], inputs));
     }
   }
-  return object;
+  OpenAiFields asked = read_edit_settings(fields, model, limits);
+  asked.wanted.inputs = std::move(inputs);
+  return asked;
+}
+
+Result<ImageRequest> edit_of(RequestFields& fields, OpenAiFields asked, const RequestLimits& limits) {
+  fields.refuse_others();
+  if (asked.wanted.inputs.size() != 1) {
+    fields.fail(Status::invalid_argument("the request needs one picture in the field image, got so many:", asked.wanted.inputs.size()));
+  }
+  DARKROOM_RETURN_IF_ERROR(fields.failure());
+  ImageRequest request{.pictures = {}, .form = asked.is_streamed ? ReplyForm::kOpenAiEvents : ReplyForm::kOpenAi};
+  request.num_partial_images = asked.num_partial_images;
+  PictureSpec& settings = asked.wanted.settings;
+  settings.preview_every = preview_distance(settings.num_steps_from_image(), asked.num_partial_images);
+  DARKROOM_RETURN_IF_ERROR(fill_request(asked.wanted, limits, request));
+  request.inputs = std::move(asked.wanted.inputs);
+  return request;
+}
+
+WantedPictures read_imagine_fields(RequestFields& fields, const ModelFacts& model, const RequestLimits& limits) {
+  WantedPictures wanted{.prompts = {fields.text("prompt", limits.max_text_bytes).value_or("")},
+                        .negatives = {fields.text("negative_prompt", limits.max_text_bytes).value_or("")},
+                        .settings = default_picture(model, limits)};
+  PictureSpec& settings = wanted.settings;
+  read_side(fields, "img_size", model, limits, settings.width);
+  settings.height = settings.width;
+  settings.num_steps = static_cast<int>(fields.integer("steps", 1, limits.max_steps).value_or(settings.num_steps));
+  settings.guidance = fields.number("guidance_scale", 0, limits.max_guidance).value_or(settings.guidance);
+  read_sampler(fields, "sampler", model, settings.sampler);
+  settings.seed = fields.seed("seed").value_or(draw_seed());
+  read_model(fields, model);
+  return wanted;
+}
+
+// Either of the two fields must be there.
+nlohmann::json with_one_of(nlohmann::json schema, const std::array<const char*, 2>& names) {
+  for (const char* name : names) {
+    schema["anyOf"].push_back({{"required", {name}}});
+  }
+  return schema;
 }
 
 // "a%20b+c" -> "a b c". Errors: kInvalidArgument: a % that is no escape.
@@ -156,7 +212,7 @@ Result<nlohmann::json> read_query(std::string_view query) {
 }
 
 std::string edit_model(std::string_view content_type, std::string_view body) {
-  if (ascii_lower(std::string(content_type.substr(0, kFormType.size()))) != kFormType) {
+  if (!is_form(content_type)) {
     return named_model(body);
   }
   const auto boundary = form_boundary(content_type);
@@ -171,51 +227,42 @@ std::string edit_model(std::string_view content_type, std::string_view body) {
 
 std::string query_model(std::string_view query) {
   const auto object = read_query(query);
-  return object.is_ok() && object->contains("model") && (*object)["model"].is_string() ? (*object)["model"].get<std::string>()
-                                                                                       : std::string();
+  if (!object.is_ok()) {
+    return {};
+  }
+  RequestFields fields(*object, "", nullptr, FieldValues::kTexts);
+  return read_model_name(fields).value_or("");
 }
 
 Result<ImageRequest> read_openai_edit(std::string_view content_type, std::string_view body, const ModelFacts& model,
                                       const RequestLimits& limits) {
-  ImageRequest request{.pictures = {}, .form = ReplyForm::kOpenAi};
-  DARKROOM_ASSIGN_OR_RETURN(const nlohmann::json object, ascii_lower(std::string(content_type.substr(0, kFormType.size()))) == kFormType
-                                                             ? read_edit_form(content_type, body, request.inputs)
-                                                             : read_edit_json(body, request.inputs));
+  if (is_form(content_type)) {
+    std::vector<InputPicture> inputs;
+    DARKROOM_ASSIGN_OR_RETURN(const nlohmann::json object, read_edit_form(content_type, body, inputs));
+    RequestFields fields(object, "", nullptr, FieldValues::kTexts);
+    OpenAiFields asked = read_form_fields(fields, model, limits);
+    asked.wanted.inputs = std::move(inputs);
+    return edit_of(fields, std::move(asked), limits);
+  }
+  DARKROOM_ASSIGN_OR_RETURN(nlohmann::json object, read_json_object(body));
   RequestFields fields(object, "");
-  OpenAiFields asked = read_openai_fields(fields, model, limits);
-  PictureSpec& settings = asked.wanted.settings;
-  settings.strength = fields.number("strength", 0, 1).value_or(settings.strength);
-  fields.only("mask", {});
-  fields.only("input_fidelity", {"low"});
-  if (asked.is_streamed) {
-    request.form = ReplyForm::kOpenAiEvents;
-    request.num_partial_images = asked.num_partial_images;
-    settings.preview_every = preview_distance(settings.num_steps_from_image(), asked.num_partial_images);
-  }
-  fields.refuse_others();
-  if (request.inputs.size() != 1) {
-    fields.fail(Status::invalid_argument("the request needs one picture in the field image, got so many:", request.inputs.size()));
-  }
-  check_strength(fields, "strength", settings);
-  DARKROOM_RETURN_IF_ERROR(fields.failure());
-  DARKROOM_RETURN_IF_ERROR(fill_request(asked.wanted, limits, request));
-  return request;
+  OpenAiFields asked = read_json_fields(fields, object, model, limits);
+  return edit_of(fields, std::move(asked), limits);
+}
+
+nlohmann::json openai_edit_form_schema(const ModelFacts& model, const RequestLimits& limits) {
+  return with_one_of(described_fields([&](RequestFields& fields) { read_form_fields(fields, model, limits); }), kPicturesOfForms);
+}
+
+nlohmann::json openai_edit_json_schema(const ModelFacts& model, const RequestLimits& limits) {
+  nlohmann::json nothing = nlohmann::json::object();
+  return with_one_of(described_fields([&](RequestFields& fields) { read_json_fields(fields, nothing, model, limits); }), kPicturesOfJson);
 }
 
 Result<ImageRequest> read_imagine(std::string_view query, const ModelFacts& model, const RequestLimits& limits) {
   DARKROOM_ASSIGN_OR_RETURN(const nlohmann::json object, read_query(query));
-  RequestFields fields(object, "");
-  WantedPictures wanted{.prompts = {fields.text("prompt", limits.max_text_bytes).value_or("")},
-                        .negatives = {fields.text("negative_prompt", limits.max_text_bytes).value_or("")},
-                        .settings = default_picture(model, limits)};
-  PictureSpec& settings = wanted.settings;
-  read_side(fields, "img_size", model, limits, settings.width);
-  settings.height = settings.width;
-  settings.num_steps = static_cast<int>(fields.integer("steps", 1, limits.max_steps).value_or(settings.num_steps));
-  settings.guidance = fields.number("guidance_scale", 0, limits.max_guidance).value_or(settings.guidance);
-  read_sampler(fields, "sampler", model, settings.sampler);
-  settings.seed = fields.seed("seed").value_or(draw_seed());
-  read_model(fields, model);
+  RequestFields fields(object, "", nullptr, FieldValues::kTexts);
+  const WantedPictures wanted = read_imagine_fields(fields, model, limits);
   fields.refuse_others();
   if (wanted.prompts.front().empty()) {
     fields.fail(Status::invalid_argument("the query needs a prompt: /imagine?prompt=a%20red%20apple"));
@@ -224,6 +271,12 @@ Result<ImageRequest> read_imagine(std::string_view query, const ModelFacts& mode
   ImageRequest request;
   DARKROOM_RETURN_IF_ERROR(fill_request(wanted, limits, request));
   return request;
+}
+
+nlohmann::json imagine_schema(const ModelFacts& model, const RequestLimits& limits) {
+  nlohmann::json schema = described_fields([&](RequestFields& fields) { read_imagine_fields(fields, model, limits); });
+  schema["required"] = {"prompt"};  // What says so when it is missing has words of its own.
+  return schema;
 }
 
 }  // namespace darkroom

@@ -3,6 +3,7 @@
 #include "darkroom/serve/edit_requests.h"
 #include "darkroom/serve/image_inputs.h"
 #include "input_paintings.h"
+#include "picture_fields.h"
 #include "protocols.h"
 
 namespace darkroom {
@@ -35,22 +36,24 @@ void edit(RouteCall call, PictureOrders& orders) {
 }  // namespace
 
 void add_edit_routes(RouteTable& table, PictureOrders& orders) {
-  table.add({.method = "POST",
-             .path = "/v1/images/edits",
-             .summary = "Pictures that start from a picture, for OpenAI's fields, as a form or as JSON",
-             .answer = [&orders](RouteCall call) { edit(std::move(call), orders); },
-             .paints = true,
-             .body_type = "multipart/form-data",
-             .other_body_type = "application/json",
-             .max_body_bytes = kMaxPictureBodyBytes,
-             .replies = {{.what = "The pictures as base64."},
-                         {.type = "text/event-stream",
-                          .what = "Of stream: image_edit.partial_image, and last image_edit.completed of each picture."}}});
+  table.add(
+      {.method = "POST",
+       .path = "/v1/images/edits",
+       .summary = "Pictures that start from a picture, for OpenAI's fields, as a form or as JSON",
+       .answer = [&orders](RouteCall call) { edit(std::move(call), orders); },
+       .paints = true,
+       .bodies = {{.type = "multipart/form-data", .schema = [&orders] { return openai_edit_form_schema(orders.model(), orders.limits()); }},
+                  {.schema = [&orders] { return openai_edit_json_schema(orders.model(), orders.limits()); }}},
+       .max_body_bytes = kMaxPictureBodyBytes,
+       .replies = {
+           {.what = "The pictures as base64."},
+           {.type = "text/event-stream", .what = "Of stream: image_edit.partial_image, and last image_edit.completed of each picture."}}});
   table.add({.method = "GET",
              .path = "/imagine",
              .summary = "A picture for a prompt in the query (Anyscale)",
              .answer = [&orders](RouteCall call) { imagine(std::move(call), orders); },
              .paints = true,
+             .query_schema = [&orders] { return imagine_schema(orders.model(), orders.limits()); },
              .replies = {{.type = "image/png", .what = "The picture."}}});
 }
 

@@ -52,9 +52,13 @@ Status HttpServerOptions::validate() const {
     return Status::invalid_argument(
         "bounds of a request must be 256 to 1,000,000 and 1 to 1,000,000,000 bytes (header, body):", max_header_bytes, max_body_bytes);
   }
-  if (std::min({request_timeout, reply_timeout, idle_period}) < std::chrono::milliseconds(1)) {
-    return Status::invalid_argument("time-outs of the server must be at least 1 ms, got (request, reply, idle, in ms):",
-                                    request_timeout.count(), reply_timeout.count(), idle_period.count());
+  if (std::min({head_timeout, keep_alive_timeout, body_period, reply_timeout, idle_period}) < std::chrono::milliseconds(1)) {
+    return Status::invalid_argument(
+        "time-outs of the server must be at least 1 ms, got (head, keep-alive, body, reply, idle, in ms):", head_timeout.count(),
+        keep_alive_timeout.count(), body_period.count(), reply_timeout.count(), idle_period.count());
+  }
+  if (min_body_bytes < 1) {
+    return Status::invalid_argument("min_body_bytes of the server must be at least 1:", min_body_bytes);
   }
   if (max_connections < 1 || max_connections > 100'000) {
     return Status::invalid_argument("max_connections of the server must be 1 to 100,000:", max_connections);
@@ -106,7 +110,12 @@ void HttpServer::State::await_hangup() {
 }
 
 bool HttpServer::State::end_idle() {
-  const auto idle = std::find_if(sessions.begin(), sessions.end(), [](const auto& entry) { return !entry.second->has_question(); });
+  const auto is_free = [](const auto& entry) { return !entry.second->has_question(); };
+  const auto sends_nothing = [&](const auto& entry) { return is_free(entry) && !entry.second->is_reading_body(); };
+  auto idle = std::find_if(sessions.begin(), sessions.end(), sends_nothing);
+  if (idle == sessions.end()) {
+    idle = std::find_if(sessions.begin(), sessions.end(), is_free);
+  }
   if (idle == sessions.end()) {
     return false;
   }

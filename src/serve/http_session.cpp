@@ -45,13 +45,28 @@ HttpServer::State::Session::Session(State& state, uint64_t number, Tcp::socket s
       buffer_(state.options.max_header_bytes + kReadAhead) {}
 
 // Beast's own limits are for streams with one read and one write at a time; here the watch for the client reads beside them.
-void HttpServer::State::Session::expires_after(std::chrono::milliseconds patience) {
+void HttpServer::State::Session::limit(std::chrono::milliseconds patience, std::function<void(Session&)> end) {
   limit_.expires_after(patience);
-  limit_.async_wait([self = shared_from_this(), round = ++limit_round_](const ErrorCode& error) {
+  limit_.async_wait([self = shared_from_this(), round = ++limit_round_, end = std::move(end)](const ErrorCode& error) {
     if (!error && round == self->limit_round_) {
-      self->close();
+      end(*self);
     }
   });
+}
+
+void HttpServer::State::Session::expires_after(std::chrono::milliseconds patience) {
+  limit(patience, [](Session& self) { self.close(); });
+}
+
+void HttpServer::State::Session::refused_after(std::chrono::milliseconds patience) {
+  limit(patience, [](Session& self) { self.time_out(); });
+}
+
+// What is being read fails, and is answered (ends_with). A read that has got bytes just now goes on and cannot be told; it gets no answer.
+void HttpServer::State::Session::time_out() {
+  has_timed_out_ = true;
+  expires_after(kMaxLinger);
+  stream_.socket().cancel();
 }
 
 void HttpServer::State::Session::expires_never() {
@@ -64,7 +79,7 @@ void HttpServer::State::Session::start() {
     read();
     return;
   }
-  expires_after(state_.options.request_timeout);
+  expires_after(state_.options.head_timeout);
   stream_.async_handshake(
       [self = shared_from_this()](const ErrorCode& error) { error || self->is_closed_ ? self->close() : self->read(); });
 }
@@ -126,7 +141,7 @@ bool HttpServer::State::Session::ends_with(const ErrorCode& error) {
     return true;
   }
   if (error) {
-    const auto refusal = refuse_unreadable(error);
+    const auto refusal = has_timed_out_ ? words(408, "the request did not arrive in time") : refuse_unreadable(error);
     refusal.has_value() ? write(*refusal, false) : close();
     return true;
   }
@@ -137,11 +152,24 @@ void HttpServer::State::Session::read() {
   if (is_closed_) {
     return;
   }
-  expires_after(state_.options.request_timeout);
   if (is_watching_) {
     reads_after_watch_ = true;
     return;
   }
+  if (buffer_.size() > 0) {
+    read_head();
+    return;
+  }
+  expires_after(goes_on_ ? state_.options.keep_alive_timeout : state_.options.head_timeout);
+  stream_.async_read_some(buffer_.prepare(kWatchBytes), [self = shared_from_this()](const ErrorCode& error, size_t num_bytes) {
+    self->buffer_.commit(num_bytes);
+    error || self->is_closed_ ? self->close() : self->read_head();
+  });
+}
+
+void HttpServer::State::Session::read_head() {
+  refused_after(state_.options.head_timeout);
+  has_timed_out_ = false;
   parser_.emplace();
   set_bounds(*parser_, state_.options);
   http::async_read_header(stream_, buffer_, *parser_,
@@ -165,14 +193,22 @@ void HttpServer::State::Session::have_head(const ErrorCode& error) {
 }
 
 void HttpServer::State::Session::answer_head() {
-  const StringRequest& request = parser_->get();
   if (auto refusal = refusal_of_service()) {
     write(*std::move(refusal), keeps_alive_ && parser_->is_done() && !state_.is_draining);
   } else if (auto no_body = refuse_body()) {
     write(*std::move(no_body), false);
   } else if (parser_->is_done()) {
     ask();
-  } else if (request.version() == 11 && beast::iequals(request[http::field::expect], "100-continue")) {
+  } else {
+    begin_body();
+  }
+}
+
+void HttpServer::State::Session::begin_body() {
+  is_reading_body_ = true;
+  const StringRequest& request = parser_->get();
+  if (request.version() == 11 && beast::iequals(request[http::field::expect], "100-continue")) {
+    expires_after(state_.options.reply_timeout);
     asio::async_write(stream_, asio::buffer(kGoOn),
                       [self = shared_from_this()](const ErrorCode& failure, size_t) { failure ? self->close() : self->read_body(); });
   } else {
@@ -213,10 +249,21 @@ void HttpServer::State::Session::read_body() {
   if (is_closed_) {
     return;
   }
+  has_timed_out_ = false;
+  await_body();
   http::async_read(stream_, buffer_, *parser_, [self = shared_from_this()](const ErrorCode& error, size_t) {
+    self->is_reading_body_ = false;
     if (!self->ends_with(error)) {
       self->ask();
     }
+  });
+}
+
+// Lets the body go on as long as enough of it comes.
+void HttpServer::State::Session::await_body() {
+  limit(state_.options.body_period, [num_before = parser_->get().body().size()](Session& self) {
+    const size_t num_come = self.parser_->get().body().size() - num_before;
+    num_come < self.state_.options.min_body_bytes ? self.time_out() : self.await_body();
   });
 }
 

@@ -6,6 +6,7 @@
 #include <condition_variable>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -46,7 +47,7 @@ struct HttpServer::State : std::enable_shared_from_this<HttpServer::State> {
   void accept();
   void close_all();
   void accept_one(Tcp::socket socket);
-  /// Ends the connection that has been without an open question for longest. False: there is none.
+  /// Ends the oldest connection without an open question, of those that send a body only where there is no other. False: there is none.
   bool end_idle();
   /// Of any thread: has a reply made and sent.
   void answer(uint64_t session, uint64_t question, const std::stop_token& gone, AnyReply reply);
@@ -96,6 +97,7 @@ class HttpServer::State::Session : public std::enable_shared_from_this<HttpServe
   Session& operator=(const Session&) = delete;
 
   bool has_question() const { return has_question_; }
+  bool is_reading_body() const { return is_reading_body_; }
   /// Begins with the first request, after TLS's handshake.
   void start();
   void reply(uint64_t question, HttpReply reply);
@@ -108,8 +110,11 @@ class HttpServer::State::Session : public std::enable_shared_from_this<HttpServe
   static constexpr size_t kWatchBytes = 4096;  // Of the next request, which a client may send before it has its answer: read at a time.
   enum class Flow { kAsking, kWaiting, kWriting };  // Of a streamed reply; one of them at any time.
 
+  void limit(std::chrono::milliseconds patience, std::function<void(Session&)> end);
   void expires_after(std::chrono::milliseconds patience);
+  void refused_after(std::chrono::milliseconds patience);
   void expires_never();
+  void time_out();
   bool is_waiting_for_answer() const { return gone_.has_value(); }
   void end_watch();
   void begin_question();
@@ -117,11 +122,14 @@ class HttpServer::State::Session : public std::enable_shared_from_this<HttpServe
   bool ends_with(const ErrorCode& error);
 
   void read();
+  void read_head();
   void have_head(const ErrorCode& error);
   void answer_head();
   std::optional<HttpReply> refusal_of_service();
   std::optional<HttpReply> refuse_body();
+  void begin_body();
   void read_body();
+  void await_body();
   void ask();
   void watch_client();
   void write(HttpReply reply, bool keeps_alive);
@@ -140,7 +148,7 @@ class HttpServer::State::Session : public std::enable_shared_from_this<HttpServe
   State& state_;
   const uint64_t number_;
   ClientStream stream_;
-  boost::asio::steady_timer limit_;  // Of what is under way with the client; closes the connection.
+  boost::asio::steady_timer limit_;  // Of what is under way with the client.
   boost::asio::steady_timer idle_;
   boost::beast::flat_buffer buffer_;
   std::optional<RequestParser> parser_;
@@ -158,8 +166,10 @@ class HttpServer::State::Session : public std::enable_shared_from_this<HttpServe
   bool goes_on_ = false;  // With the next request, after this reply.
   unsigned version_ = 11;
   std::array<char, kWatchBytes> unread_;
-  bool has_question_ = false;  // That State counts: from a request that is there to its reply's end.
-  bool is_watching_ = false;   // Reads into buffer_.
+  bool is_reading_body_ = false;
+  bool has_timed_out_ = false;  // What is being read: the client gets 408.
+  bool has_question_ = false;   // That State counts: from a request that is there to its reply's end.
+  bool is_watching_ = false;    // Reads into buffer_.
   bool reads_after_watch_ = false;
   bool keeps_alive_ = false;
   bool is_head_ = false;

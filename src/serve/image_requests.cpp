@@ -22,6 +22,14 @@ namespace {
 constexpr int64_t kImageBytes = 3;    // Of a pixel. PNG needs a few more where nothing can be compressed, JPEG less.
 constexpr int64_t kNestedBytes = 14;  // Of a pixel, at most: "[255,255,255],".
 
+// What both forms of invocations have alike; image and strength are those of diffusers' pipelines and JumpStart's models.
+void read_own_fields(RequestFields& fields, const RequestLimits& limits, WantedPictures& wanted) {
+  wanted.settings.preview_every = static_cast<int>(fields.integer("preview_every", 0, limits.max_steps).value_or(0));
+  read_prompt_syntax(fields, wanted.settings);
+  wanted.inputs = read_start(fields, "image", wanted.settings);
+  fields.only("mask_image", {});
+}
+
 // JumpStart: all fields side by side.
 WantedPictures read_prompt_form(RequestFields& fields, const ModelFacts& model, const RequestLimits& limits) {
   WantedPictures wanted{.prompts = read_texts(fields, "prompt", limits),
@@ -34,8 +42,8 @@ WantedPictures read_prompt_form(RequestFields& fields, const ModelFacts& model, 
   settings.guidance = fields.number("guidance_scale", 0, limits.max_guidance).value_or(settings.guidance);
   read_sampler(fields, "sampler", model, settings.sampler);
   wanted.images_per_prompt = fields.integer("num_images_per_prompt", 1, limits.max_images).value_or(1);
-  settings.preview_every = static_cast<int>(fields.integer("preview_every", 0, limits.max_steps).value_or(0));
   settings.seed = fields.seed("seed").value_or(draw_seed());
+  read_own_fields(fields, limits, wanted);
   read_model(fields, model);
   return wanted;
 }
@@ -58,8 +66,8 @@ void read_parameters(RequestFields& fields, const ModelFacts& model, const Reque
   read_sampler(fields, "scheduler", model, settings.sampler);
   const char* const images = fields.spelling("num_images_per_prompt", "numImagesPerPrompt");
   wanted.images_per_prompt = fields.integer(images, 1, limits.max_images).value_or(1);
-  settings.preview_every = static_cast<int>(fields.integer("preview_every", 0, limits.max_steps).value_or(0));
   settings.seed = fields.seed("seed").value_or(settings.seed);
+  read_own_fields(fields, limits, wanted);
 }
 
 WantedPictures read_inputs_form(RequestFields& fields, const ModelFacts& model, const RequestLimits& limits) {
@@ -282,13 +290,16 @@ Result<ImageRequest> read_invocation(std::string_view body, std::string_view acc
   RequestFields fields(object, "");
   const auto has = [&](const char* name) { return object.contains(name) && !object[name].is_null(); };
   const bool is_prompt_form = has("prompt") || !has("inputs");
-  const WantedPictures wanted = is_prompt_form ? read_prompt_form(fields, model, limits) : read_inputs_form(fields, model, limits);
+  WantedPictures wanted = is_prompt_form ? read_prompt_form(fields, model, limits) : read_inputs_form(fields, model, limits);
   fields.refuse_others();
   DARKROOM_RETURN_IF_ERROR(fields.failure());
   if (wanted.prompts.empty()) {
     return Status::invalid_argument("the request says not what to paint: it needs the field prompt or inputs");
   }
-  return invocation_of(wanted, object[is_prompt_form ? "prompt" : "inputs"], accept, is_prompt_form, limits);
+  DARKROOM_ASSIGN_OR_RETURN(ImageRequest request,
+                            invocation_of(wanted, object[is_prompt_form ? "prompt" : "inputs"], accept, is_prompt_form, limits));
+  request.inputs = std::move(wanted.inputs);
+  return request;
 }
 
 Result<ImageRequest> read_text_invocation(std::string_view body, std::string_view accept, const ModelFacts& model,
@@ -386,6 +397,10 @@ nlohmann::json invocation_schema(const ModelFacts& model, const RequestLimits& l
   prompt_form["required"] = {"prompt"};
   inputs_form["required"] = {"inputs"};
   return {{"oneOf", {prompt_form, inputs_form}}};
+}
+
+nlohmann::json text_invocation_schema(const RequestLimits& limits) {
+  return {{"type", "string"}, {"minLength", 1}, {"maxLength", limits.max_text_bytes}};
 }
 
 nlohmann::json openai_generation_schema(const ModelFacts& model, const RequestLimits& limits) {

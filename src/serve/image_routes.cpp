@@ -8,7 +8,9 @@
 
 #include "darkroom/core/ascii_case.h"
 #include "darkroom/core/base64.h"
+#include "darkroom/serve/image_inputs.h"
 #include "darkroom/serve/png_settings.h"
+#include "input_paintings.h"
 #include "job_requests.h"
 #include "picture_fields.h"
 #include "protocols.h"
@@ -44,7 +46,7 @@ struct StreamedRequest {
       : prompt_json(request.prompt_json),
         warnings(request.warnings),
         settings(request.written_settings().begin(), request.written_settings().end()),
-        num_steps(request.pictures.front().num_steps),
+        num_steps(request.pictures.front().num_steps_taken()),
         width(request.pictures.front().width),
         height(request.pictures.front().height),
         num_partial_images(request.num_partial_images),
@@ -166,8 +168,8 @@ Result<StreamedReply> streamed(const RouteCall& call, PictureOrders& orders, Ima
   orders.note_png_settings(request);
   PaintingEvents::Write write = events_of(request, orders.clock());
   HttpHeaders headers = reply_headers(request);
-  DARKROOM_ASSIGN_OR_RETURN(auto painting,
-                            WatchedPainting::begin(orders, std::move(request), {.deadline = deadline, .given_up = call.gone}));
+  DARKROOM_ASSIGN_OR_RETURN(auto painting, WatchedPainting::begin(orders, std::move(request),
+                                                                  {.begun = call.begun, .deadline = deadline, .given_up = call.gone}));
   StreamedReply reply = event_stream(std::move(painting), std::move(write), std::move(room));
   reply.headers.insert(reply.headers.end(), headers.begin(), headers.end());
   return reply;
@@ -188,6 +190,9 @@ void answer_images(const RouteCall& call, PictureOrders& orders, Result<ImageReq
 }
 
 namespace {
+
+// The other type of a body of /invocations: JumpStart's, of nothing but a prompt.
+constexpr const char* kPlainPrompt = "application/x-text";
 
 bool is_plain_text(const HttpQuestion& question) {
   return ascii_lower(std::string(question.header("content-type"))).starts_with(kPlainPrompt);
@@ -213,11 +218,20 @@ void answer_with_model(RouteCall call, PictureOrders& orders, const std::string&
 
 }  // namespace
 
-void answer_invocation(RouteCall call, PictureOrders& orders, const std::string& model) {
-  answer_with_model(std::move(call), orders, model, [&orders](const HttpQuestion& question, const ModelFacts& facts) {
+std::vector<RouteBody> invocation_bodies(const PictureOrders& orders) {
+  return {{.schema = [&orders] { return invocation_schema(orders.model(), orders.limits()); }},
+          {.type = kPlainPrompt, .schema = [&orders] { return text_invocation_schema(orders.limits()); }}};
+}
+
+void answer_invocation(RouteCall call, PictureOrders& orders, const NameModel& name) {
+  const bool is_plain = is_plain_text(call.question);
+  const auto read = [&orders, is_plain](const HttpQuestion& question, const ModelFacts& facts) {
     const std::string_view accept = accepted_by(question);
-    return is_plain_text(question) ? read_text_invocation(question.body, accept, facts, orders.limits())
-                                   : read_invocation(question.body, accept, facts, orders.limits());
+    return is_plain ? read_text_invocation(question.body, accept, facts, orders.limits())
+                    : read_invocation(question.body, accept, facts, orders.limits());
+  };
+  read_perhaps_with_pictures(std::move(call), orders, name, read, [&orders](const RouteCall& asked, Result<ImageRequest> request) {
+    answer_images(asked, orders, std::move(request));
   });
 }
 
@@ -232,14 +246,13 @@ void add_image_routes(RouteTable& table, PictureOrders& orders) {
                .summary = "Pictures for JumpStart's or Hugging Face's fields",
                .answer =
                    [&orders](RouteCall call) {
-                     const bool may_name = orders.has_choice() && !is_plain_text(call.question);
-                     const std::string model = may_name ? named_model(call.question.body) : std::string();
-                     answer_invocation(std::move(call), orders, model);
+                     answer_invocation(std::move(call), orders, [](const HttpQuestion& question) {
+                       return is_plain_text(question) ? std::string() : named_model(question.body);
+                     });
                    },
                .paints = true,
-               .body_type = "application/json",
-               .other_body_type = kPlainPrompt,
-               .body_schema = [&orders] { return invocation_schema(orders.model(), orders.limits()); },
+               .bodies = invocation_bodies(orders),
+               .max_body_bytes = kMaxPictureBodyBytes,
                .replies = invocation_replies});
   }
   table.add({.method = "POST",
@@ -253,8 +266,7 @@ void add_image_routes(RouteTable& table, PictureOrders& orders) {
                    });
                  },
              .paints = true,
-             .body_type = "application/json",
-             .body_schema = [&orders] { return openai_generation_schema(orders.model(), orders.limits()); },
+             .bodies = {{.schema = [&orders] { return openai_generation_schema(orders.model(), orders.limits()); }}},
              .replies = {{.what = "The pictures as base64."},
                          {.type = "text/event-stream",
                           .what = "Of stream: image_generation.partial_image, and last image_generation.completed of each picture."}}});

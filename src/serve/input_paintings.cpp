@@ -96,6 +96,11 @@ void read_with_pictures(RouteCall call, PictureOrders& orders, const NameModel& 
                  });
 }
 
+namespace {
+
+constexpr size_t kMostReadAtOnce = 2'000'000;  // Bytes of a body; more take their time.
+
+// Of a request that has been read, with its model.
 void decode_pictures(RouteCall call, PictureOrders& orders, ImageRequest request, TakeRequest take) {
   if (!may_wait_for_intake(call, orders)) {
     return;
@@ -110,6 +115,25 @@ void decode_pictures(RouteCall call, PictureOrders& orders, ImageRequest request
     auto decoded = decode_inputs(std::move(*read), desk);
     take(std::move(waiting), std::move(decoded));
   });
+}
+
+}  // namespace
+
+void read_perhaps_with_pictures(RouteCall call, PictureOrders& orders, const NameModel& name, ReadRequest read, TakeRequest take) {
+  if (call.question.body.size() > kMostReadAtOnce) {
+    read_with_pictures(std::move(call), orders, name, std::move(read), std::move(take));
+    return;
+  }
+  const std::string wanted = orders.has_choice() ? name(call.question) : std::string();
+  orders.with_model(std::move(call), wanted,
+                    [&orders, read = std::move(read), take = std::move(take)](RouteCall asked, const HeldModel& model) {
+                      auto request = read(asked.question, model->facts);
+                      if (request.is_ok()) {
+                        request->model = model;
+                      }
+                      request.is_ok() && !request->inputs.empty() ? decode_pictures(std::move(asked), orders, *std::move(request), take)
+                                                                  : take(std::move(asked), std::move(request));
+                    });
 }
 
 }  // namespace darkroom

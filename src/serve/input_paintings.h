@@ -17,7 +17,8 @@ using TakeRequest = std::function<void(RouteCall call, Result<ImageRequest> requ
 /// `take`, which must answer. Without an intake the answer is 501. `orders` and the intake outlive what is done.
 void read_with_pictures(RouteCall call, PictureOrders& orders, const NameModel& name, ReadRequest read, TakeRequest take);
 
-/// The same of a request that has been read, with its model: only its pictures wait and are decoded there.
-void decode_pictures(RouteCall call, PictureOrders& orders, ImageRequest request, TakeRequest take);
+/// The same of a request that may have no picture: a short one is read at once, and waits there only for a picture that it has. A longer
+/// one, which has a picture in it or is none, is read there.
+void read_perhaps_with_pictures(RouteCall call, PictureOrders& orders, const NameModel& name, ReadRequest read, TakeRequest take);
 
 }  // namespace darkroom

@@ -1,51 +1,20 @@
 #include "job_requests.h"
 
 #include <cmath>
-#include <optional>
 #include <utility>
 
-#include "darkroom/serve/image_inputs.h"
 #include "picture_fields.h"
 
 namespace darkroom {
 namespace {
 
-/// The fields of a job.
-struct JobForm {
-  WantedPictures wanted;
-  std::optional<std::string> init_image;
-};
-
-bool reads_weights(RequestFields& fields) {
-  const std::string syntax = fields.text("prompt_syntax", 100).value_or("plain");
-  fields.describe("prompt_syntax", {{"enum", {"plain", "weighted"}}});
-  if (syntax != "plain" && syntax != "weighted") {
-    fields.fail(Status::invalid_argument("prompt_syntax must be plain or weighted, got:", shown_json(syntax)));
-  }
-  return syntax == "weighted";
-}
-
-void read_start(RequestFields& fields, JobForm& form) {
-  PictureSpec& settings = form.wanted.settings;
-  form.init_image = fields.text("init_image", kMaxPictureBodyBytes);  // A body is no longer.
-  const auto strength = fields.number("strength", 0, 1);
-  if (strength && !form.init_image) {
-    fields.fail(Status::invalid_argument("strength goes with init_image; leave it out, or give a picture to start from, got:", *strength));
-  }
-  settings.strength = strength.value_or(settings.strength);
-  if (form.init_image) {
-    check_strength(fields, "strength", settings);
-  }
-}
-
-JobForm read_job_form(RequestFields& fields, const ModelFacts& model, const RequestLimits& limits) {
-  JobForm form{.wanted = {.settings = default_picture(model, limits)}, .init_image = {}};
-  WantedPictures& wanted = form.wanted;
+WantedPictures read_job_fields(RequestFields& fields, const ModelFacts& model, const RequestLimits& limits) {
+  WantedPictures wanted{.settings = default_picture(model, limits)};
   PictureSpec& settings = wanted.settings;
   fields.need("prompt");
   wanted.prompts = {fields.text("prompt", limits.max_text_bytes).value_or("")};
   wanted.negatives = {fields.text("negative_prompt", limits.max_text_bytes).value_or("")};
-  settings.has_weight_syntax = reads_weights(fields);
+  read_prompt_syntax(fields, settings);
   read_side(fields, "width", model, limits, settings.width);
   read_side(fields, "height", model, limits, settings.height);
   settings.num_steps = static_cast<int>(fields.integer("steps", 1, limits.max_steps).value_or(settings.num_steps));
@@ -54,14 +23,13 @@ JobForm read_job_form(RequestFields& fields, const ModelFacts& model, const Requ
   settings.seed = fields.seed("seed").value_or(draw_seed());
   wanted.images_per_prompt = fields.integer("images", 1, limits.max_images).value_or(1);
   settings.preview_every = static_cast<int>(fields.integer("preview_every", 0, limits.max_steps).value_or(0));
-  read_start(fields, form);
+  wanted.inputs = read_start(fields, "init_image", settings);
   read_model(fields, model);
-  return form;
+  return wanted;
 }
 
 // With what the fields have that were left out. The picture to start from is not repeated: its strength says that there was one.
-nlohmann::json resolved_fields(const JobForm& form, const ModelFacts& model) {
-  const WantedPictures& wanted = form.wanted;
+nlohmann::json resolved_fields(const WantedPictures& wanted, const ModelFacts& model) {
   const PictureSpec& settings = wanted.settings;
   nlohmann::json fields = {{"model", model.name},
                            {"prompt", wanted.prompts.front()},
@@ -75,7 +43,7 @@ nlohmann::json resolved_fields(const JobForm& form, const ModelFacts& model) {
                            {"seed", settings.seed},
                            {"images", wanted.images_per_prompt},
                            {"preview_every", settings.preview_every}};
-  if (form.init_image) {
+  if (!wanted.inputs.empty()) {
     fields["strength"] = settings.strength;
   }
   return fields;
@@ -86,21 +54,18 @@ nlohmann::json resolved_fields(const JobForm& form, const ModelFacts& model) {
 Result<ImageRequest> read_job(std::string_view body, const ModelFacts& model, const RequestLimits& limits) {
   DARKROOM_ASSIGN_OR_RETURN(const nlohmann::json object, read_json_object(body));
   RequestFields fields(object, "");
-  JobForm form = read_job_form(fields, model, limits);
+  WantedPictures wanted = read_job_fields(fields, model, limits);
   fields.refuse_others();
   DARKROOM_RETURN_IF_ERROR(fields.failure());
   ImageRequest request{.pictures = {}, .form = ReplyForm::kKept};
-  request.parameters_json = json_text(resolved_fields(form, model));
-  DARKROOM_RETURN_IF_ERROR(fill_request(form.wanted, limits, request));
-  if (form.init_image) {
-    DARKROOM_ASSIGN_OR_RETURN(InputPicture picture, read_picture_text("init_image", *std::move(form.init_image)));
-    request.inputs = {std::move(picture)};
-  }
+  request.parameters_json = json_text(resolved_fields(wanted, model));
+  DARKROOM_RETURN_IF_ERROR(fill_request(wanted, limits, request));
+  request.inputs = std::move(wanted.inputs);
   return request;
 }
 
 nlohmann::json job_schema(const ModelFacts& model, const RequestLimits& limits) {
-  return described_fields([&](RequestFields& fields) { read_job_form(fields, model, limits); });
+  return described_fields([&](RequestFields& fields) { read_job_fields(fields, model, limits); });
 }
 
 nlohmann::json progress_json(const WatchedPainting::View& view, int num_steps) {

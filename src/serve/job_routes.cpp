@@ -17,7 +17,6 @@ namespace darkroom {
 namespace {
 
 constexpr size_t kMostListed = 100;
-constexpr size_t kMostReadAtOnce = 2'000'000;  // Bytes of a body; a longer one has a picture in it, and takes its time.
 
 nlohmann::json image_urls(const Job& job, const WatchedPainting::View& view) {
   nlohmann::json urls = nlohmann::json::array();
@@ -53,22 +52,13 @@ class JobDesk {
  public:
   JobDesk(PictureOrders& orders, JobStore& store) : orders_(orders), store_(store) {}
 
-  /// Reads a request and takes it. A picture is the intake's to decode, and a long body the intake's to read.
+  /// Reads a request and takes it.
   void take(RouteCall call) {
-    if (call.question.body.size() > kMostReadAtOnce) {
-      take_long(std::move(call));
-      return;
-    }
-    const std::string name = orders_.has_choice() ? named_model(call.question.body) : std::string();
-    orders_.with_model(std::move(call), name, [this](RouteCall asked, const HeldModel& model) {
-      auto request = read_job(asked.question.body, model->facts, orders_.limits());
-      if (request.is_ok()) {
-        request->model = model;
-      }
-      if (request.is_ok() && !request->inputs.empty()) {
-        decode_pictures(std::move(asked), orders_, *std::move(request), submit_read());
-        return;
-      }
+    const auto name = [](const HttpQuestion& question) { return named_model(question.body); };
+    const auto read = [this](const HttpQuestion& question, const ModelFacts& model) {
+      return read_job(question.body, model, orders_.limits());
+    };
+    read_perhaps_with_pictures(std::move(call), orders_, name, read, [this](const RouteCall& asked, Result<ImageRequest> request) {
       asked.answer(submit(asked, std::move(request)));
     });
   }
@@ -93,7 +83,8 @@ class JobDesk {
     job->settings.assign(settings.begin(), settings.end());
     job->num_bytes = request->bytes_held();
     job->request = nlohmann::json::parse(request->parameters_json);
-    auto painting = WatchedPainting::begin(orders_, *std::move(request), {.deadline = *deadline, .given_up = job->given_up.get_token()});
+    auto painting = WatchedPainting::begin(orders_, *std::move(request),
+                                           {.begun = call.begun, .deadline = *deadline, .given_up = job->given_up.get_token()});
     if (!painting.is_ok()) {
       return orders_.refusal(painting.status());
     }
@@ -135,8 +126,8 @@ class JobDesk {
     return event_stream(job->painting, write, *std::move(room));
   }
 
-  AnyReply image(const Job& job, const std::string& number) {
-    const WatchedPainting::View view = job.painting->view();
+  AnyReply image(const std::shared_ptr<Job>& job, const std::string& number) {
+    const WatchedPainting::View view = job->painting->view();
     size_t index = 0;
     const auto [end, failure] = std::from_chars(number.data(), number.data() + number.size(), index);
     if (failure != std::errc() || end != number.data() + number.size() || view.images == nullptr || index >= view.images->size()) {
@@ -147,13 +138,13 @@ class JobDesk {
       return withheld_reply();
     }
     const auto num_bytes = static_cast<int64_t>(image.pixels.size());
-    const bool fits_beside = job.num_bytes + num_bytes <= orders_.max_bytes();  // Else the job itself must go for its picture.
-    auto room = orders_.hold_bytes(num_bytes, fits_beside ? std::string_view(job.id) : std::string_view());
+    const bool fits_beside = job->num_bytes + num_bytes <= orders_.max_bytes();  // Else the job itself must go for its picture.
+    auto room = orders_.hold_bytes(num_bytes, fits_beside ? std::string_view(job->id) : std::string_view());
     if (!room.is_ok()) {
       return orders_.refusal(room.status());
     }
-    return ReplyMaker([images = view.images, settings = job.settings, index, room = *std::move(room)] {
-      return HttpReply{.type = "image/png", .body = png_with_settings((*images)[index], settings, index), .held = room};
+    return ReplyMaker([job, images = view.images, index, room = *std::move(room)] {
+      return HttpReply{.type = "image/png", .body = png_with_settings((*images)[index], job->settings, index), .held = room};
     });
   }
 
@@ -172,18 +163,6 @@ class JobDesk {
   }
 
  private:
-  TakeRequest submit_read() {
-    return [this](const RouteCall& asked, Result<ImageRequest> request) { asked.answer(submit(asked, std::move(request))); };
-  }
-
-  void take_long(RouteCall call) {
-    const auto name = [](const HttpQuestion& question) { return named_model(question.body); };
-    const auto read = [this](const HttpQuestion& question, const ModelFacts& model) {
-      return read_job(question.body, model, orders_.limits());
-    };
-    read_with_pictures(std::move(call), orders_, name, read, submit_read());
-  }
-
   PictureOrders& orders_;
   JobStore& store_;
 };
@@ -198,9 +177,8 @@ void add_job_routes(RouteTable& table, PictureOrders& orders, JobStore& store) {
              .summary = "Has pictures painted, to be fetched later",
              .answer = [desk](RouteCall call) { desk->take(std::move(call)); },
              .paints = true,
-             .body_type = "application/json",
+             .bodies = {{.schema = [&orders] { return job_schema(orders.model(), orders.limits()); }}},
              .max_body_bytes = kMaxPictureBodyBytes,
-             .body_schema = [&orders] { return job_schema(orders.model(), orders.limits()); },
              .replies = {{.status = http_status::kAccepted, .what = "The job, as it is queued; Location has its path."}}});
   table.add({.method = "GET",
              .path = "/v1/jobs",
@@ -225,7 +203,7 @@ void add_job_routes(RouteTable& table, PictureOrders& orders, JobStore& store) {
   table.add({.method = "GET",
              .path = "/v1/jobs/{id}/images/{number}",
              .summary = "A picture of a job that is done",
-             .answer = desk->with_job([desk](const auto& job, const RouteCall& call) { return desk->image(*job, call.parameters[1]); }),
+             .answer = desk->with_job([desk](const auto& job, const RouteCall& call) { return desk->image(job, call.parameters[1]); }),
              .replies = {{.type = "image/png", .what = "The picture."}}});
 }
 

@@ -107,10 +107,7 @@ void add_model_routes(RouteTable& table, PictureOrders& orders) {
                const auto facts = orders.model_facts(query_model(call.question.query));
                return facts.is_ok() ? json_reply(facts_json(orders, *facts)) : orders.refusal_of_facts(facts.status());
              }),
-             .query_schema =
-                 [] {
-                   return nlohmann::json{{"properties", {{"model", {{"type", "string"}}}}}};
-                 },
+             .query_schema = [] { return described_fields([](RequestFields& fields) { read_model_name(fields); }); },
              .replies = {{.what = "The facts; 409: the model has not been loaded yet."}}});
   add_inference_protocol_routes(table, orders);
 }

@@ -1,12 +1,15 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
+#include <cstdint>
 #include <filesystem>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 #include <utility>
 
+#include "darkroom/serve/edit_requests.h"
+#include "darkroom/serve/image_inputs.h"
 #include "picture_fields.h"
 #include "protocols.h"
 
@@ -20,19 +23,16 @@ constexpr std::string_view kFileScheme = "file://";
 
 nlohmann::json shown(const ModelEntry& model) { return {{"modelName", model.name}, {"modelUrl", model.address}}; }
 
-/// Where a page begins. Errors: kInvalidArgument: another query than next_page_token=N.
+// The token is where a page begins.
+std::optional<int64_t> read_page_token(RequestFields& fields) { return fields.integer("next_page_token", 0, INT64_MAX); }
+
+/// Where a page begins. Errors: kInvalidArgument naming the field.
 Result<size_t> page_begin(std::string_view query) {
-  constexpr std::string_view kToken = "next_page_token=";
-  if (query.empty()) {
-    return 0;
-  }
-  size_t begin = 0;
-  const std::string_view number = query.substr(std::min(query.size(), kToken.size()));
-  const auto parsed = std::from_chars(number.data(), number.data() + number.size(), begin);
-  if (!query.starts_with(kToken) || number.empty() || parsed.ec != std::errc() || parsed.ptr != number.data() + number.size()) {
-    return Status::invalid_argument("the query may be next_page_token=N with an N of a reply's nextPageToken, got:",
-                                    shown_json(std::string(query)));
-  }
+  DARKROOM_ASSIGN_OR_RETURN(const nlohmann::json object, read_query(query));
+  RequestFields fields(object, "", nullptr, FieldValues::kTexts);
+  const auto begin = static_cast<size_t>(read_page_token(fields).value_or(0));
+  fields.refuse_others();
+  DARKROOM_RETURN_IF_ERROR(fields.failure());
   return begin;
 }
 
@@ -66,12 +66,16 @@ Result<std::string> model_folder(const std::string& url, const std::string& root
   return place.string();
 }
 
+ModelEntry read_entry_fields(RequestFields& fields) {
+  fields.need("model_name");
+  fields.need("url");
+  return {.name = fields.text("model_name", kMaxName).value_or(""), .address = fields.text("url", kMaxUrl).value_or("")};
+}
+
 Result<ModelEntry> read_entry(std::string_view body, const std::string& root) {
   DARKROOM_ASSIGN_OR_RETURN(const nlohmann::json object, read_json_object(body));
   RequestFields fields(object, "");
-  fields.need("model_name");
-  fields.need("url");
-  ModelEntry model{.name = fields.text("model_name", kMaxName).value_or(""), .address = fields.text("url", kMaxUrl).value_or("")};
+  ModelEntry model = read_entry_fields(fields);
   fields.refuse_others();
   DARKROOM_RETURN_IF_ERROR(fields.failure());
   if (model.name.empty()) {
@@ -114,20 +118,12 @@ HttpReply show_model(const RouteCall& call, const PictureOrders& orders) {
   return orders.refusal(Status::not_found("there is no such model:", shown_json(call.parameters.front())));
 }
 
-nlohmann::json entry_schema() {
-  return {{"type", "object"},
-          {"properties", {{"model_name", {{"type", "string"}}}, {"url", {{"type", "string"}}}}},
-          {"required", {"model_name", "url"}},
-          {"additionalProperties", false}};
-}
-
 void add_loading_routes(RouteTable& table, PictureOrders& orders) {
   table.add({.method = "POST",
              .path = "/models",
              .summary = "Loads a model (SageMaker, several models)",
              .answer = [&orders](const RouteCall& call) { load_model(call, orders); },
-             .body_type = "application/json",
-             .body_schema = [] { return entry_schema(); },
+             .bodies = {{.schema = [] { return described_fields([](RequestFields& fields) { read_entry_fields(fields); }); }}},
              .replies = {{.what = "Loaded; 409: it was there already; 507: there is no memory for it."}}});
   table.add({.method = "DELETE",
              .path = "/models/{model}",
@@ -147,10 +143,7 @@ void add_multi_model_routes(RouteTable& table, PictureOrders& orders) {
              .path = "/models",
              .summary = "The models (SageMaker, several models)",
              .answer = answer_at_once([&orders](const RouteCall& call) { return list_models(call, orders); }),
-             .query_schema =
-                 [] {
-                   return nlohmann::json{{"properties", {{"next_page_token", {{"type", "string"}}}}}};
-                 },
+             .query_schema = [] { return described_fields([](RequestFields& fields) { read_page_token(fields); }); },
              .replies = {{.what = "Names and folders, 100 at most, with nextPageToken where there are more."}}});
   table.add({.method = "GET",
              .path = "/models/{model}",
@@ -163,12 +156,11 @@ void add_multi_model_routes(RouteTable& table, PictureOrders& orders) {
              .answer =
                  [&orders](RouteCall call) {
                    const std::string model = call.parameters.front();
-                   answer_invocation(std::move(call), orders, model);
+                   answer_invocation(std::move(call), orders, [model](const HttpQuestion&) { return model; });
                  },
              .paints = true,
-             .body_type = "application/json",
-             .other_body_type = kPlainPrompt,
-             .body_schema = [&orders] { return invocation_schema(orders.model(), orders.limits()); },
+             .bodies = invocation_bodies(orders),
+             .max_body_bytes = kMaxPictureBodyBytes,
              .replies = {{.what = "As of /invocations."}}});
 }
 

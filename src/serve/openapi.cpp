@@ -71,12 +71,9 @@ Json operation_of(const Route& route) {
   if (!parameters.empty()) {
     operation["parameters"] = parameters;
   }
-  if (!route.body_type.empty()) {
-    Json media = Json::object();
-    if (route.body_schema != nullptr) {
-      media["schema"] = route.body_schema();
-    }
-    operation["requestBody"] = {{"required", true}, {"content", {{route.body_type, media}}}};
+  for (const RouteBody& body : route.bodies) {
+    operation["requestBody"]["required"] = true;
+    operation["requestBody"]["content"][body.type]["schema"] = body.schema();
   }
   if (route.is_open) {
     operation["security"] = Json::array();

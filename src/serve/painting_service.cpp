@@ -32,6 +32,19 @@ std::string media_type(std::string_view type) {
   return ascii_lower(std::string(type.substr(0, type.find_last_not_of(" \t") + 1)));
 }
 
+std::optional<HttpReply> refuse_type(const Route& route, const std::string& type) {
+  std::string taken;
+  for (const RouteBody& body : route.bodies) {
+    if (body.type == type) {
+      return std::nullopt;
+    }
+    taken += taken.empty() ? body.type : " or " + body.type;
+  }
+  return taken.empty() ? std::nullopt
+                       : std::optional(problem_reply(http_status::kUnsupportedType,
+                                                     fmt::format("the request's body must be of Content-Type: {}", taken)));
+}
+
 }  // namespace
 
 struct PaintingService::Parts {
@@ -106,10 +119,8 @@ std::optional<HttpReply> PaintingService::refuse_head(const HttpQuestion& head) 
     refused.headers.emplace_back("Allow", methods);
     return refused;
   }
-  const std::string type = media_type(head.header("content-type"));
-  if (!route->body_type.empty() && type != route->body_type && (type.empty() || type != route->other_body_type)) {
-    return problem_reply(http_status::kUnsupportedType, fmt::format("the request's body must be of Content-Type: {}{}{}", route->body_type,
-                                                                    route->other_body_type.empty() ? "" : " or ", route->other_body_type));
+  if (auto refused = refuse_type(*route, media_type(head.header("content-type")))) {
+    return refused;
   }
   const auto wait = route->paints ? rate_.take(options_.keys.is_empty() ? std::string() : owner_of(head)) : std::nullopt;
   if (wait.has_value()) {

@@ -13,8 +13,6 @@
 
 namespace darkroom {
 
-namespace {}  // namespace
-
 uint64_t draw_seed() { return std::random_device()(); }
 
 PictureSpec default_picture(const ModelFacts& model, const RequestLimits& limits) {
@@ -47,10 +45,42 @@ void read_sampler(RequestFields& fields, const char* name, const ModelFacts& mod
   }
 }
 
+void read_prompt_syntax(RequestFields& fields, PictureSpec& settings) {
+  const std::string syntax = fields.text("prompt_syntax", 100).value_or("plain");
+  fields.describe("prompt_syntax", {{"enum", {"plain", "weighted"}}});
+  if (syntax != "plain" && syntax != "weighted") {
+    fields.fail(
+        Status::invalid_argument(fmt::format("{} must be plain or weighted, got:", fields.shown("prompt_syntax")), shown_json(syntax)));
+  }
+  settings.has_weight_syntax = syntax == "weighted";
+}
+
+std::vector<InputPicture> read_start(RequestFields& fields, const char* name, PictureSpec& settings) {
+  std::optional<std::string> text = fields.text(name, kMaxPictureBodyBytes);  // A body is no longer.
+  fields.describe(name, {{"contentEncoding", "base64"}});
+  const auto strength = fields.number("strength", 0, 1);
+  if (strength && !text) {
+    fields.fail(Status::invalid_argument(
+        fmt::format("{} goes with {}; leave it out, or give a picture to start from, got:", fields.shown("strength"), fields.shown(name)),
+        *strength));
+  }
+  settings.strength = strength.value_or(settings.strength);
+  if (!text) {
+    return {};
+  }
+  check_strength(fields, "strength", settings);
+  auto picture = read_picture_text(fields.shown(name), *std::move(text));
+  if (!picture.is_ok()) {
+    fields.fail(picture.status());
+    return {};
+  }
+  return {*std::move(picture)};
+}
+
 void check_strength(RequestFields& fields, const char* name, const PictureSpec& settings) {
   if (settings.num_steps_from_image() < 1) {
-    fields.fail(Status::invalid_argument(fmt::format("{} must leave at least one of the steps (steps, got):", name), settings.num_steps,
-                                         settings.strength));
+    fields.fail(Status::invalid_argument(fmt::format("{} must leave at least one of the steps (steps, got):", fields.shown(name)),
+                                         settings.num_steps, settings.strength));
   }
 }
 
@@ -82,8 +112,10 @@ std::vector<std::string> read_texts(RequestFields& fields, const char* name, con
   return texts;
 }
 
+std::optional<std::string> read_model_name(RequestFields& fields) { return fields.text("model", kMaxModelName); }
+
 void read_model(RequestFields& fields, const ModelFacts& model) {
-  const auto asked = fields.text("model", kMaxModelName);
+  const auto asked = read_model_name(fields);
   if (asked && *asked != model.name) {
     fields.fail(Status::not_found("this server has no such model:", shown_json(*asked)));
   }

@@ -42,8 +42,7 @@ struct PaintedRequest {
   ImageRequest request;
   HttpService::Answer answer;
   PictureOrders::MakeImageReply make;
-  PaintingTimes times;
-  std::vector<Image> images = {};
+  PaintedPictures pictures = {};
   std::shared_ptr<const void> held = {};
 };
 
@@ -94,16 +93,24 @@ PictureOrders::PictureOrders(const PaintingServiceOptions& options, StepBatcher&
       num_streams_(std::make_shared<std::atomic<int64_t>>(0)),
       finish_(options.has_watermark, options.safety_check, clock) {}
 
-Status PictureOrders::submit(PaintOrder order, StepBatcher::Done done) {
+Status PictureOrders::submit(PaintOrder order, Clock::Instant begun, Painted done) {
   if (!shows_previews()) {
     order.show = nullptr;  // Nobody has checked them.
   }
-  if (finish_.is_needed()) {
-    done = [this, deadline = order.deadline, given_up = order.given_up, done = std::move(done)](Result<std::vector<Image>> painted) {
-      painted.is_ok() ? finish_.finish(*std::move(painted), deadline, given_up, done) : done(std::move(painted));
+  const auto when_painted = [this, deadline = order.deadline, given_up = order.given_up, begun, ordered = clock_.now(),
+                             done = std::move(done)](Result<std::vector<Image>> painted) {
+    const PaintingTimes times{.begun = begun, .ordered = ordered, .painted = clock_.now()};
+    const auto hand_over = [times, done](Result<std::vector<Image>> images) {
+      done(images.is_ok() ? Result<PaintedPictures>(PaintedPictures{.images = *std::move(images), .times = times}) : images.status());
     };
-  }
-  return batcher_.submit(std::move(order), std::move(done));
+    finish_.is_needed() && painted.is_ok() ? finish_.finish(*std::move(painted), deadline, given_up, hand_over)
+                                           : hand_over(std::move(painted));
+  };
+  return batcher_.submit(std::move(order), when_painted);
+}
+
+void PictureOrders::log_painted(const PaintedPictures& painted) const {
+  log_info("{}", painting_line(painted.images.size(), painted.times, clock_.now()));
 }
 
 std::vector<std::string> PictureOrders::model_names() const {
@@ -253,7 +260,9 @@ Result<std::shared_ptr<const void>> PictureOrders::hold_stream(int64_t num_bytes
 void PictureOrders::note_warnings(ImageRequest& request) const {
   const auto note = [&](const char* what, const std::string& unread) {
     std::string sentence = fmt::format(
-        "the {} is longer than the model reads (shorten it, or ask by /v1/jobs with prompt_syntax weighted, which reads up to {} chunks); "
+        "the {} is longer than the model reads (shorten it, or ask by /invocations or /v1/jobs with prompt_syntax weighted, which reads up "
+        "to {} "
+        "chunks); "
         "left out: {}",
         what, StepEngine::kMostChunks, unread);
     if (!unread.empty() && std::ranges::find(request.warnings, sentence) == request.warnings.end()) {
@@ -303,22 +312,18 @@ void PictureOrders::paint(const RouteCall& call, Result<ImageRequest> request, M
     return;
   }
   // Shared by copies of the functions below.
-  const auto painted = std::make_shared<PaintedRequest>(PaintedRequest{.request = *std::move(request),
-                                                                       .answer = call.answer,
-                                                                       .make = std::move(make),
-                                                                       .times = {.begun = call.begun, .ordered = clock_.now()},
-                                                                       .held = *std::move(held)});
-  const Status taken = submit(std::move(order), [this, painted](Result<std::vector<Image>> result) {
+  const auto painted = std::make_shared<PaintedRequest>(
+      PaintedRequest{.request = *std::move(request), .answer = call.answer, .make = std::move(make), .held = *std::move(held)});
+  const Status taken = submit(std::move(order), call.begun, [this, painted](Result<PaintedPictures> result) {
     if (!result.is_ok()) {
       painted->held.reset();  // Whoever is told may ask again.
       painted->answer(refusal(result.status()));
       return;
     }
-    painted->images = *std::move(result);
-    painted->times.painted = clock_.now();
+    painted->pictures = *std::move(result);
     painted->answer(ReplyMaker([this, painted] {
-      HttpReply reply = painted->make(painted->request, painted->images);
-      log_info("{}", painting_line(painted->images.size(), painted->times, clock_.now()));
+      HttpReply reply = painted->make(painted->request, painted->pictures.images);
+      log_painted(painted->pictures);
       reply.held = std::move(painted->held);  // Whoever has the reply may ask again: nothing else may hold the room by then.
       return reply;
     }));

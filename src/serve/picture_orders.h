@@ -49,8 +49,14 @@ struct PaintingTimes {
   Clock::Instant painted = {};
 };
 
-/// A line of the log: how long a request took to be read, with the wait for its model, to be painted, with the queue, and to be made a
-/// reply.
+/// Painted pictures that may go out, and when what of them was done.
+struct PaintedPictures {
+  std::vector<Image> images;
+  PaintingTimes times;
+};
+
+/// A line of the log: how long a request took to be read, with the wait for its model, to be painted, with the queue, and to be checked,
+/// marked and made a reply.
 std::string painting_line(size_t num_pictures, const PaintingTimes& times, Clock::Instant ended);
 
 /// What every protocol has in common that asks for pictures: it takes their orders within the service's bounds, and says no in one way.
@@ -124,8 +130,11 @@ class PictureOrders {
   void note_png_settings(ImageRequest& request) const;
   /// As StepBatcher::would_take: to be asked before hold_bytes(), which gives up what others may still want.
   Status would_take(const PaintOrder& order) { return batcher_.would_take(order); }
-  /// As StepBatcher::submit; the pictures are checked and marked before `done` gets them.
-  Status submit(PaintOrder order, StepBatcher::Done done);
+  using Painted = std::function<void(Result<PaintedPictures>)>;
+  /// As StepBatcher::submit; the pictures are checked and marked before `done` gets them. `begun`: when their request was there.
+  Status submit(PaintOrder order, Clock::Instant begun, Painted done);
+  /// Logs how long it took. To be called by whoever gets pictures, once it has made of them what it makes.
+  void log_painted(const PaintedPictures& painted) const;
   /// From now on painted pictures are no longer checked and marked, and their requests get 503.
   void stop_finishing() { finish_.stop(); }
   /// Whether clients may see pictures in the making: not where a checker has to look at them first.

@@ -7,6 +7,7 @@
 #include "darkroom/serve/served_datasets.h"
 #include "darkroom/serve/served_runs.h"
 #include "dataset_desk.h"
+#include "input_paintings.h"
 #include "job_store.h"
 #include "picture_orders.h"
 #include "route_table.h"
@@ -21,10 +22,10 @@ void add_health_routes(RouteTable& table, const PictureOrders& orders, MetricsRe
 void add_model_routes(RouteTable& table, PictureOrders& orders);
 /// /invocations, / and /v1/images/generations: pictures for the request that asks for them.
 void add_image_routes(RouteTable& table, PictureOrders& orders);
-/// The other type of a body of /invocations: JumpStart's, of nothing but a prompt.
-inline constexpr const char* kPlainPrompt = "application/x-text";
-/// What /invocations answers, for a model (empty: the first).
-void answer_invocation(RouteCall call, PictureOrders& orders, const std::string& model);
+/// The bodies of /invocations.
+std::vector<RouteBody> invocation_bodies(const PictureOrders& orders);
+/// What /invocations answers, for the model that `name` says.
+void answer_invocation(RouteCall call, PictureOrders& orders, const NameModel& name);
 /// Answers with the pictures of a request: whole, or as events of how they come about.
 void answer_images(const RouteCall& call, PictureOrders& orders, Result<ImageRequest> request);
 /// / and /page/FILE: the page for people.

@@ -48,8 +48,29 @@ nlohmann::json schema_like(const nlohmann::json& value) {
   return {{"type", value.type_name()}};  // string, boolean, null: JSON's names are those of the schema.
 }
 
-RequestFields::RequestFields(const nlohmann::json& object, std::string where, nlohmann::json* schema)
-    : object_(object), where_(std::move(where)), schema_(schema) {
+namespace {
+
+// Whether a text is a value of the schema.
+bool takes_text(const nlohmann::json& schema) {
+  const nlohmann::json type = schema.value("type", nlohmann::json());
+  const nlohmann::json values = schema.value("enum", nlohmann::json::array());
+  return type != "integer" && type != "number" && type != "boolean" && (values.empty() || values.front().is_string());
+}
+
+// The number or boolean that a text says; any other stays a text, which whoever wants none refuses.
+nlohmann::json said_by(const nlohmann::json& text) {
+  constexpr size_t kLongestNumber = 32;
+  if (!text.is_string() || text.get_ref<const std::string&>().size() > kLongestNumber) {
+    return text;
+  }
+  nlohmann::json value = nlohmann::json::parse(text.get_ref<const std::string&>(), nullptr, /*allow_exceptions=*/false);
+  return value.is_number() || value.is_boolean() ? value : text;
+}
+
+}  // namespace
+
+RequestFields::RequestFields(const nlohmann::json& object, std::string where, nlohmann::json* schema, FieldValues values)
+    : object_(object), where_(std::move(where)), schema_(schema), values_(values) {
   if (schema_ != nullptr) {
     (*schema_)["type"] = "object";
     (*schema_)["properties"] = nlohmann::json::object();
@@ -66,7 +87,10 @@ const nlohmann::json* RequestFields::any(const char* name, const nlohmann::json&
   asked_.insert(name);
   describe(name, schema);
   const auto found = object_.find(name);
-  return !failure_.is_ok() || found == object_.end() || found->is_null() ? nullptr : &*found;
+  if (!failure_.is_ok() || found == object_.end() || found->is_null()) {
+    return nullptr;
+  }
+  return values_ == FieldValues::kTexts && !takes_text(schema) ? &(said_[name] = said_by(*found)) : &*found;
 }
 
 std::optional<std::string> RequestFields::text(const char* name, size_t max_bytes) {

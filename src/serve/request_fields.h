@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <functional>
 #include <initializer_list>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <set>
@@ -13,6 +14,9 @@
 
 namespace darkroom {
 
+/// How an object has its values: as JSON, or each as a text, as forms and queries do, which know nothing else.
+enum class FieldValues { kJson, kTexts };
+
 /// The fields of a JSON object from outside, each asked for by name. The first that is wrong is kept as failure(), after which every other
 /// answer is "not there". An absent field and null are the same. What a reader asks for is what it takes: over an empty object and with
 /// `schema` it tells that instead (described_fields), so a reader asks for all its fields whatever is there.
@@ -20,9 +24,10 @@ class RequestFields {
  public:
   /// `object` and `schema` outlive this. `where` stands before names in messages: "parameters.". `schema` becomes the object's JSON Schema;
   /// null: nobody wants it.
-  RequestFields(const nlohmann::json& object, std::string where, nlohmann::json* schema = nullptr);
+  RequestFields(const nlohmann::json& object, std::string where, nlohmann::json* schema = nullptr, FieldValues values = FieldValues::kJson);
 
-  /// The value as it is; null where there is none. `schema` describes it.
+  /// The value as it is, of kTexts what the text says where the schema wants a number or a boolean; null where there is none. `schema`
+  /// describes it.
   const nlohmann::json* any(const char* name, const nlohmann::json& schema = nlohmann::json::object());
   std::optional<std::string> text(const char* name, size_t max_bytes);
   std::optional<int64_t> integer(const char* name, int64_t least, int64_t most);
@@ -52,6 +57,8 @@ class RequestFields {
   const nlohmann::json& object_;
   std::string where_;
   nlohmann::json* schema_;
+  const FieldValues values_;
+  std::map<std::string, nlohmann::json, std::less<>> said_;  // Of kTexts: what texts say.
   std::set<std::string, std::less<>> asked_;
   Status failure_;
 };

@@ -46,6 +46,12 @@ struct RouteCall {
   Clock::Instant begun = {};                    ///< When it was there, with its body.
 };
 
+/// A kind of body that a route takes.
+struct RouteBody {
+  std::string type = "application/json";   ///< The Content-Type.
+  std::function<nlohmann::json()> schema;  ///< JSON Schema, for the OpenAPI document.
+};
+
 /// A kind of reply, for the OpenAPI document. Failures need none: they look alike everywhere.
 struct RouteReply {
   int status = 200;
@@ -62,10 +68,8 @@ struct Route {
   std::function<void(RouteCall)> answer;  ///< Called by the server's I/O thread: must be quick.
   bool is_open = false;                   ///< Needs no key: it tells that the server lives.
   bool paints = false;                    ///< Counts against its client's rate.
-  std::string body_type = {};             ///< The Content-Type that a body must have; empty: there is no body.
-  std::string other_body_type = {};       ///< Another one that is taken; empty: none.
+  std::vector<RouteBody> bodies = {};     ///< Any of them; empty: there is no body.
   size_t max_body_bytes = 2'000'000;
-  std::function<nlohmann::json()> body_schema = {};   ///< JSON Schema of the body, where there is one.
   std::function<nlohmann::json()> query_schema = {};  ///< JSON Schema of an object with the query's fields, where it is read.
   std::vector<RouteReply> replies = {};
 };

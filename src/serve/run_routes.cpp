@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "darkroom/serve/edit_requests.h"
 #include "protocols.h"
 #include "request_fields.h"
 #include "run_files.h"
@@ -16,6 +17,22 @@ using Json = nlohmann::json;
 constexpr const char* kReportPolicy = "sandbox; default-src 'none'; img-src data:; style-src 'unsafe-inline'; frame-ancestors 'none'";
 
 HttpReply run_json_reply(const Json& body) { return {.body = json_text(body) + "\n", .headers = {{"Cache-Control", "no-store"}}}; }
+
+std::string read_place(RequestFields& fields) {
+  constexpr size_t kMostPlaceBytes = 100;
+  std::string place = fields.text("from", kMostPlaceBytes).value_or("");
+  fields.describe("from", {{"description", "What an earlier reply said as next; without it: from the first line."}});
+  return place;
+}
+
+Result<MetricsPiece> read_metrics_after(const ServedRun& run, std::string_view query) {
+  DARKROOM_ASSIGN_OR_RETURN(const Json object, read_query(query));
+  RequestFields fields(object, "", nullptr, FieldValues::kTexts);
+  const std::string place = read_place(fields);
+  fields.refuse_others();
+  DARKROOM_RETURN_IF_ERROR(fields.failure());
+  return read_metrics(run, place);
+}
 
 /// The runs' routes. A folder's disk may be slow, so all but the list is read by the threads that make replies.
 class RunDesk {
@@ -31,12 +48,7 @@ class RunDesk {
   }
 
   HttpReply metrics(const ServedRun& run, const RouteCall& call) const {
-    constexpr std::string_view kFrom = "from=";
-    const std::string_view query = call.question.query;
-    if (!query.empty() && !query.starts_with(kFrom)) {
-      return orders_.refusal(Status::invalid_argument("the query may have the field from alone, got:", query.substr(0, 80)));
-    }
-    const auto piece = read_metrics(run, query.empty() ? "" : query.substr(kFrom.size()));
+    const auto piece = read_metrics_after(run, call.question.query);
     if (!piece.is_ok()) {
       return orders_.refusal(piece.status());
     }
@@ -92,11 +104,6 @@ class RunDesk {
   const std::vector<ServedRun>& runs_;
 };
 
-Json from_schema() {
-  return {{"properties",
-           {{"from", {{"type", "string"}, {"description", "What an earlier reply said as next; without it: from the first line."}}}}}};
-}
-
 }  // namespace
 
 void add_run_routes(RouteTable& table, PictureOrders& orders, const std::vector<ServedRun>& runs) {
@@ -115,7 +122,7 @@ void add_run_routes(RouteTable& table, PictureOrders& orders, const std::vector<
              .path = "/v1/runs/{run}/metrics",
              .summary = "Lines of a run's metrics, from a place on",
              .answer = desk->of_run([desk](const ServedRun& run, const RouteCall& call) { return desk->metrics(run, call); }),
-             .query_schema = from_schema,
+             .query_schema = [] { return described_fields([](RequestFields& fields) { read_place(fields); }); },
              .replies = {{.what = "Whole lines, at most 256 KiB, and where to go on."}}});
   table.add({.method = "GET",
              .path = "/v1/runs/{run}/samples/{step}",

@@ -45,12 +45,14 @@ Result<std::shared_ptr<WatchedPainting>> WatchedPainting::begin(PictureOrders& o
   painting->work_room_ = std::move(room.second);
   order.progress = [painting](double share) { painting->advance(share); };
   order.show = [painting](size_t picture, Image image) { painting->show(picture, std::move(image)); };
-  const Status taken = orders.submit(std::move(order), [painting, &clock = orders.clock()](Result<std::vector<Image>> result) {
+  const Status taken = orders.submit(std::move(order), wish.begun, [painting, &orders](Result<PaintedPictures> result) {
+    const Clock::Instant now = orders.clock().now();
     if (result.is_ok()) {
-      painting->end(PaintingState::kDone, {}, *std::move(result), clock.now());
+      orders.log_painted(*result);
+      painting->end(PaintingState::kDone, {}, std::move(result->images), now);
     } else {
       const bool is_cancelled = result.status().code() == StatusCode::kCancelled;
-      painting->end(is_cancelled ? PaintingState::kCancelled : PaintingState::kFailed, result.status(), {}, clock.now());
+      painting->end(is_cancelled ? PaintingState::kCancelled : PaintingState::kFailed, result.status(), {}, now);
     }
   });
   DARKROOM_RETURN_IF_ERROR(taken);

@@ -59,6 +59,7 @@ class WatchedPainting {
 
   /// What is asked for beside the pictures.
   struct Wish {
+    Clock::Instant begun = {};  ///< When it was asked for.
     Clock::Instant deadline = Clock::Instant::max();
     std::stop_token given_up = {};
   };

@@ -16,7 +16,7 @@ namespace darkroom {
 Result<ImageRequest> read_openai_edit(std::string_view content_type, std::string_view body, const ModelFacts& model,
                                       const RequestLimits& limits);
 
-/// A query's fields as a JSON object. Errors: kInvalidArgument.
+/// A query's fields as a JSON object of texts. Errors: kInvalidArgument.
 Result<nlohmann::json> read_query(std::string_view query);
 
 /// The model that the body of an edit names, or a query; empty: none, or what cannot be read, which its reader will say.

@@ -96,17 +96,23 @@ struct HttpServerOptions {
   size_t max_header_bytes = 16'384;
   size_t max_body_bytes = 2'000'000;
   int64_t max_bodies_bytes = 256'000'000;  ///< Of all bodies that are read or wait, a chunked one at its bound; beyond it: 503, unread.
-  /// For TLS's handshake, and for a request to arrive whole, from the connection's begin, the handshake or the reply before.
-  std::chrono::milliseconds request_timeout{10'000};
+  /// For TLS's handshake, for a connection's first byte, and for a head from its first byte to its end.
+  std::chrono::milliseconds head_timeout{10'000};
+  /// From a reply to the first byte of the next request. Longer than proxies keep a connection (60 s, mostly), so that none sends a request
+  /// on one that was just closed.
+  std::chrono::milliseconds keep_alive_timeout{75'000};
+  std::chrono::milliseconds body_period{10'000};    ///< Of a body that is read: in each of them min_body_bytes must come, or its end.
+  size_t min_body_bytes = 100'000;                  ///< A body may take its time, but a client that drips must not keep its place.
   std::chrono::milliseconds reply_timeout{30'000};  ///< For a client to take its reply, or a piece of one that is streamed.
   std::chrono::milliseconds idle_period{10'000};    ///< Of a streamed reply without a piece, after which its idle_bytes are sent.
-  int max_connections = 512;                        ///< One more ends the oldest that has no question open, or itself.
+  int max_connections = 512;                        ///< One more ends the oldest that has no question open, last those that send a body.
   Status validate() const;                          ///< kInvalidArgument naming the first bad field.
 };
 
 /// HTTP/1.x over Boost.Beast: one thread for all connections and two that make replies. What could be read in two ways (Content-Length
 /// beside Transfer-Encoding, two of them, two Hosts, a coding other than chunked, bad chunks) is answered 400 and ends the connection, too
-/// large heads 431 and bodies 413. Trailers are dropped. TLS 1.2 and later, where it has files for it. Thread safety: any thread.
+/// large heads 431 and bodies 413, what began and does not go on 408. Trailers are dropped. TLS 1.2 and later, where it has files for it.
+/// Thread safety: any thread.
 class HttpServer {
  public:
   /// Listens and starts the threads. `service` outlives the server. Errors: kInvalidArgument (options, files of TLS), kFailedPrecondition

@@ -68,9 +68,9 @@ struct ImageRequest {
   int64_t text_bytes_kept() const;
 };
 
-/// Reads the body of POST /invocations: JumpStart's {"prompt", ...} or Hugging Face's {"inputs", "parameters"}; `accept` is the header.
-/// A seed that is not given is drawn. Errors: kInvalidArgument naming the field; kFailedPrecondition for a form of reply that is not built
-/// or cannot hold the pictures.
+/// Reads the body of POST /invocations: JumpStart's {"prompt", ...} or Hugging Face's {"inputs", "parameters"}; `accept` is the header. A
+/// picture to start from is still to be decoded. A seed that is not given is drawn. Errors: kInvalidArgument naming the field;
+/// kFailedPrecondition for a form of reply that is not built or cannot hold the pictures.
 Result<ImageRequest> read_invocation(std::string_view body, std::string_view accept, const ModelFacts& model, const RequestLimits& limits);
 
 /// Reads the body of POST /invocations that is JumpStart's application/x-text: the prompt. Errors: as above.

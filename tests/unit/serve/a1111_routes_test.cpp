@@ -116,6 +116,31 @@ TEST_F(webui_routes, image_to_image_starts_from_the_picture) {
   EXPECT_EQ(picture_of(json_of(img2img(text))), input_png());  // What the stub starts from is what it shows.
 }
 
+TEST_F(webui_routes, invocations_start_from_a_picture) {
+  const std::string picture = encode_base64(input_png());
+  const auto body = [&](size_t num_spaces) {
+    return R"({"prompt":"x","num_inference_steps":4,"strength":0.5,"image":")" + picture + "\"" + std::string(num_spaces, ' ') + "}";
+  };
+  for (const size_t num_spaces : {size_t{0}, size_t{3'000'000}}) {  // Read at once, and by the intake.
+    const nlohmann::json reply = json_of(ask(post("/invocations", body(num_spaces), "Accept: application/json;png\r\n")));
+    EXPECT_EQ(picture_of(reply, "generated_images"), input_png());
+  }
+  EXPECT_EQ(engine_.calls().size(), 4U);  // Half of the steps of each.
+  const std::string streamed = ask(post("/", body(0), "Accept: text/event-stream\r\n"));
+  EXPECT_THAT(streamed, AllOf(HasSubstr("event: done"), HasSubstr("\"steps\":2")));
+  const std::string parameters = R"({"inputs":"x","parameters":{"num_inference_steps":4,"image":")" + picture + "\"}}";
+  EXPECT_EQ(picture_of(json_of(ask(post("/invocations", parameters))), "generated_images"), input_png());
+  EXPECT_THAT(ask(post("/invocations", R"({"prompt":"x","image":"%%%%"})")), AllOf(StartsWith("HTTP/1.1 400"), HasSubstr("image must be")));
+  const auto of_bytes = [](size_t num_bytes) {
+    return "POST /invocations HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Type: application/json\r\nExpect: "
+           "100-continue\r\n"
+           "Content-Length: " +
+           std::to_string(num_bytes) + "\r\n\r\n";
+  };
+  EXPECT_THAT(asking(of_bytes(kMaxPictureBodyBytes))->receive_until("\r\n\r\n"), HasSubstr("100 Continue"));
+  EXPECT_THAT(ask(of_bytes(kMaxPictureBodyBytes + 1)), StartsWith("HTTP/1.1 413"));
+}
+
 TEST_F(webui_routes, a_picture_that_cannot_be_read_costs_its_request_only) {
   std::string bomb = input_png();
   bomb.replace(16, 8, std::string("\0\0\xFF\xFF\0\0\xFF\xFF", 8));  // 65,535 x 65,535
@@ -131,6 +156,7 @@ TEST_F(webui_routes, requests_with_pictures_need_a_decoder) {
   start({}, /*has_intake=*/false);
   EXPECT_THAT(img2img(encode_base64(input_png())), AllOf(StartsWith("HTTP/1.1 501"), HasSubstr("decoder")));
   EXPECT_THAT(ask(edit_form(input_png())), StartsWith("HTTP/1.1 501"));
+  EXPECT_THAT(ask(post("/invocations", R"({"prompt":"x","image":"AAAA"})")), StartsWith("HTTP/1.1 501"));
   EXPECT_THAT(ask(post("/sdapi/v1/txt2img", R"({"steps":1})")), StartsWith("HTTP/1.1 200"));
 }
 

@@ -379,8 +379,135 @@ TEST(http_server, bodies_have_a_bound_in_common_and_those_beyond_it_are_not_read
 }
 
 TEST(http_server, names_bounds_and_files_that_do_not_go_together) {
-  Keeper service;
   EXPECT_THAT((HttpServerOptions{.max_body_bytes = 10, .max_bodies_bytes = 9}).validate().message(), HasSubstr("10"));
+  for (const HttpServerOptions& wrong :
+       {HttpServerOptions{.head_timeout = milliseconds(0)}, HttpServerOptions{.keep_alive_timeout = milliseconds(0)},
+        HttpServerOptions{.body_period = milliseconds(0)}, HttpServerOptions{.min_body_bytes = 0}}) {
+    EXPECT_EQ(wrong.validate().code(), StatusCode::kInvalidArgument);
+  }
+  EXPECT_GT(HttpServerOptions{}.keep_alive_timeout, std::chrono::seconds(60));  // What proxies keep.
+}
+
+/// What clients may take their time for. Time passes for the server when it ends a connection that says nothing.
+class http_limits : public testing::Test {
+ protected:
+  static constexpr milliseconds kShort{300};
+  static constexpr milliseconds kLong = std::chrono::minutes(10);
+  static constexpr const char* kGet = "GET /x HTTP/1.1\r\nHost: x\r\n\r\n";
+
+  void start(HttpServerOptions options) {
+    options.address = parse_metrics_address("0").value();
+    server_ = HttpServer::start(service_, options).value();
+  }
+  /// What is answered on a new connection; tried again where this process was too late with its first byte.
+  std::unique_ptr<ServeClient> asking(const std::string& text, std::string_view answer) const {
+    for (int i = 0; i < 20; ++i) {
+      auto client = std::make_unique<ServeClient>(server_->address());
+      client->send_text(text);
+      if (client->receive_until(answer).ends_with(answer)) {
+        return client;
+      }
+    }
+    ADD_FAILURE() << "the server does not say " << answer;
+    return std::make_unique<ServeClient>(server_->address());
+  }
+  /// A connection that has begun to send a body, which the server reads.
+  std::unique_ptr<ServeClient> sending(size_t num_bytes) const {
+    return asking("POST /x HTTP/1.1\r\nHost: x\r\nConnection: close\r\nExpect: 100-continue\r\nContent-Length: " +
+                      std::to_string(num_bytes) + "\r\n\r\n",
+                  "100 Continue\r\n\r\n");
+  }
+  /// Waits until head_timeout has passed.
+  void pass_head_timeout() const {
+    const ServeClient silent(server_->address());
+    EXPECT_EQ(silent.receive_all(), "");
+    EXPECT_TRUE(silent.has_ended());
+  }
+
+  Keeper service_;
+  std::unique_ptr<HttpServer> server_;
+};
+
+TEST_F(http_limits, a_head_that_does_not_go_on_is_told_so_and_one_that_never_came_is_not) {
+  start({.head_timeout = kShort, .keep_alive_timeout = kLong, .body_period = kLong});
+  pass_head_timeout();
+  EXPECT_THAT(asking("GET /x HTTP/1.1\r\nHo", "HTTP/1.1 408 ")->receive_all(), HasSubstr("Connection: close"));
+  EXPECT_THAT(asking(std::string(kGet) + "GET /x HT", "taken")->receive_all(), StartsWith("HTTP/1.1 408"));
+}
+
+TEST_F(http_limits, a_connection_is_kept_between_requests_longer_than_a_head_may_take) {
+  start({.head_timeout = kShort, .keep_alive_timeout = kLong});
+  const auto client = asking(kGet, "taken");
+  for (int i = 0; i < 3; ++i) {
+    pass_head_timeout();
+    client->send_text(kGet);
+    EXPECT_THAT(client->receive_until("taken"), StartsWith("HTTP/1.1 200"));
+  }
+  client->send_text("GET /x HTTP");  // From its first byte on it is a head.
+  EXPECT_THAT(client->receive_all(), StartsWith("HTTP/1.1 408"));
+}
+
+TEST_F(http_limits, a_connection_that_asks_nothing_more_ends_in_silence) {
+  start({.head_timeout = kLong, .keep_alive_timeout = kShort});
+  const auto client = asking(kGet, "taken");
+  EXPECT_EQ(client->receive_all(), "");
+  EXPECT_TRUE(client->has_ended());
+}
+
+TEST_F(http_limits, a_body_that_comes_slowly_arrives) {
+  constexpr int kPieces = 10;  // In as many of kShort, which is longer than the period of a body.
+  start({.head_timeout = kShort, .body_period = milliseconds(2000), .min_body_bytes = 1});
+  const auto client = sending(kPieces);
+  for (int i = 0; i < kPieces; ++i) {
+    pass_head_timeout();
+    client->send_text("x");
+  }
+  EXPECT_THAT(client->receive_all(), AllOf(StartsWith("HTTP/1.1 200"), HasSubstr("taken")));
+}
+
+TEST_F(http_limits, a_body_that_stalls_is_told_so) {
+  start({.body_period = kShort, .min_body_bytes = 10});
+  EXPECT_THAT(sending(100)->receive_all(), AllOf(StartsWith("HTTP/1.1 408"), HasSubstr("Connection: close")));
+  const auto drip = sending(100);
+  drip->send_text("x");
+  EXPECT_THAT(drip->receive_all(), StartsWith("HTTP/1.1 408"));
+  const ServeClient chunked(server_->address());
+  chunked.send_text("POST /x HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n9\r\nxxxxxxxxx\r\n1;longer=than-its-chunk");
+  EXPECT_THAT(chunked.receive_all(), StartsWith("HTTP/1.1 408"));
+}
+
+TEST_F(http_limits, a_body_that_stalled_has_given_its_room_back) {
+  start({.max_body_bytes = 1000, .max_bodies_bytes = 1000, .body_period = kShort, .min_body_bytes = 10});
+  EXPECT_THAT(sending(1000)->receive_all(), StartsWith("HTTP/1.1 408"));
+  const ServeClient next(server_->address());
+  next.send_text(post("/x", std::string(1000, 'x')));
+  EXPECT_THAT(next.receive_all(), HasSubstr("taken"));
+}
+
+TEST_F(http_limits, of_too_many_connections_those_that_send_a_body_go_last) {
+  start({.head_timeout = kLong, .body_period = kLong, .max_connections = 2});
+  const auto upload = sending(3);
+  for (int i = 0; i < 20; ++i) {
+    const ServeClient drip(server_->address());
+    drip.send_text("G");
+    const ServeClient quick(server_->address());
+    quick.send_text(get("/x"));
+    EXPECT_THAT(quick.receive_all(), HasSubstr("taken"));
+  }
+  upload->send_text("abc");
+  EXPECT_THAT(upload->receive_all(), HasSubstr("taken"));
+}
+
+TEST_F(http_limits, drips_of_bodies_keep_nobody_out) {
+  start({.head_timeout = kLong, .body_period = kLong, .max_connections = 4});
+  std::vector<std::unique_ptr<ServeClient>> drips;
+  for (int i = 0; i < 20; ++i) {
+    drips.push_back(sending(100));
+    drips.back()->send_text("x");
+    const ServeClient quick(server_->address());
+    quick.send_text(get("/x"));
+    EXPECT_THAT(quick.receive_all(), HasSubstr("taken"));
+  }
 }
 
 }  // namespace

@@ -5,6 +5,8 @@
 
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <utility>
+#include <vector>
 
 #include "darkroom/core/base64.h"
 #include "darkroom/image/jpeg.h"
@@ -64,6 +66,24 @@ TEST(image_requests, reads_hugging_faces_fields_in_both_spellings) {
   }
 }
 
+TEST(image_requests, an_invocation_may_start_from_a_picture_and_have_weights) {
+  for (
+      const auto& [body, field] : std::vector<std::pair<std::string, std::string>>{
+          {R"json({"prompt":"(x:1.3)","image":"data:image/png;base64,aGk=","strength":0.5,"prompt_syntax":"weighted","mask_image":null})json",
+           "image"},
+          {R"json({"inputs":"(x:1.3)","parameters":{"image":"aGk=","strength":0.5,"prompt_syntax":"weighted"}})json",
+           "parameters.image"}}) {
+    const auto request = invocation(body);
+    ASSERT_TRUE(request.is_ok()) << request.status().message();
+    EXPECT_EQ(request->inputs, (std::vector<InputPicture>{{.field = field, .text = "aGk=", .is_base64 = true}}));
+    EXPECT_EQ(request->pictures.front().strength, 0.5);
+    EXPECT_TRUE(request->pictures.front().has_weight_syntax);
+  }
+  EXPECT_EQ(invocation(R"({"prompt":"x","image":"aGk="})")->pictures.front().strength, 0.8);
+  EXPECT_FALSE(invocation(R"({"prompt":"x","prompt_syntax":"plain"})")->pictures.front().has_weight_syntax);
+  EXPECT_THAT(invocation(R"({"prompt":"x"})")->inputs, testing::IsEmpty());
+}
+
 TEST(image_requests, what_is_left_out_is_the_models_or_diffusers) {
   const PictureSpec picture = generation(R"({"prompt":"x","seed":null})")->pictures.front();
   EXPECT_EQ(picture.width, 64);
@@ -113,6 +133,14 @@ TEST(image_requests, a_wrong_field_of_an_invocation_is_named) {
       {"[]", "JSON object"},
       {"{}", "prompt or inputs"},
       {R"({"prompt":5})", "prompt"},
+      {R"({"prompt":"a","strength":0.5})", "strength goes with image"},
+      {R"({"prompt":"a","image":"aGk=","strength":0.01})", "strength must leave at least one of the steps"},
+      {R"({"prompt":"a","image":5})", "image"},
+      {R"({"prompt":"a","image":"http://127.0.0.1/x.png"})", "image"},
+      {R"({"prompt":"a","image":"aGk=","mask_image":"aGk="})", "mask_image is not built"},
+      {R"({"prompt":"a","prompt_syntax":"heavy"})", "prompt_syntax must be plain or weighted"},
+      {R"({"inputs":"a","parameters":{"strength":0.5}})", "parameters.strength goes with parameters.image"},
+      {R"({"inputs":"a","image":"aGk="})", "no such field: image"},
       {R"({"prompt":[]})", "prompt"},
       {R"({"prompt":["a",1]})", "prompt"},
       {R"({"prompt":"a","width":65})", "width must be a multiple of 8, got: 65"},
@@ -127,7 +155,6 @@ TEST(image_requests, a_wrong_field_of_an_invocation_is_named) {
       {R"({"prompt":"a","sampler":"heun"})", "ddim, euler"},
       {R"({"prompt":["a","b"],"num_images_per_prompt":6})", "12"},
       {R"({"prompt":["a","b","c"],"negative_prompt":["d","e"]})", "negative prompts"},
-      {R"({"prompt":"a","image":"aGk="})", "no such field: image"},
       {R"({"inputs":"a","parameters":5})", "parameters"},
       {R"({"inputs":"a","parameters":{"num_images_per_prompt":11}})", "parameters.num_images_per_prompt"},
       {R"({"inputs":"a","parameters":{"steps":5}})", "parameters.steps"},

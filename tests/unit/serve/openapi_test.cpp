@@ -33,12 +33,45 @@ class openapi : public ServedStub {
   /// A body that its reader takes, as small as its schema lets it be.
   static Json least_body(const Json& schema) {
     Json body = Json::object();
-    for (const Json& name : schema.value("required", Json::array())) {
+    Json needed = schema.value("required", Json::array());
+    if (schema.contains("anyOf")) {
+      const Json one = schema["anyOf"].front()["required"];
+      needed.insert(needed.end(), one.begin(), one.end());
+    }
+    for (const Json& name : needed) {
       const std::string picture = encode_base64(encode_png(Image::filled(8, 8, 3)));
       const bool is_list = schema["properties"][name.get<std::string>()].value("type", "") == "array";
       body[name.get<std::string>()] = name == "image" ? Json(picture) : is_list ? Json::array({picture}) : Json("x");
     }
     return body;
+  }
+  static std::vector<std::string> names_of(const Json& properties) {
+    std::vector<std::string> names;
+    for (const auto& [name, field] : properties.items()) {
+      names.push_back(name);
+    }
+    return names;
+  }
+  static std::vector<std::string> query_names(const Json& operation) {
+    std::vector<std::string> names;
+    for (const Json& parameter : operation.value("parameters", Json::array())) {
+      if (parameter["in"] == "query") {
+        names.push_back(parameter["name"]);
+      }
+    }
+    return names;
+  }
+  /// A form that has a field beside those that it must have.
+  static std::string edit_form(const std::string& name) {
+    std::string body;
+    for (const std::string& part : std::set<std::string>{"image", "prompt", name}) {
+      const std::string text = part.starts_with("image") ? encode_base64(encode_png(Image::filled(8, 8, 3))) : "x";
+      body += "--b\r\nContent-Disposition: form-data; name=\"" + part + "\"\r\n\r\n" + text + "\r\n";
+    }
+    body += "--b--\r\n";
+    return "POST /v1/images/edits HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Type: multipart/form-data; boundary=b\r\n"
+           "Content-Length: " +
+           std::to_string(body.size()) + "\r\n\r\n" + body;
   }
   /// Where a value is not as its schema says, or has a field that it does not name.
   static std::vector<std::string> misfits(const Json& schema, const Json& value, const std::string& where) {
@@ -119,6 +152,50 @@ TEST_F(openapi, has_every_route_with_its_parameters) {
     }
   }
   EXPECT_EQ(paths["/ping"]["get"]["security"], Json::array());
+}
+
+// Forms and queries have the same readers: what is in the document is taken by its name, and nothing else is.
+TEST_F(openapi, has_every_field_of_the_forms_and_queries_that_the_readers_take_and_no_other) {
+  const Json paths = document()["paths"];
+  const Json form = paths["/v1/images/edits"]["post"]["requestBody"]["content"]["multipart/form-data"]["schema"];
+  EXPECT_THAT(names_of(form["properties"]),
+              ElementsAre("background", "guidance_scale", "image", "image[]", "input_fidelity", "mask", "model", "moderation", "n",
+                          "negative_prompt", "output_compression", "output_format", "partial_images", "prompt", "quality",
+                          "response_format", "sampler", "seed", "size", "steps", "stream", "strength", "style", "user"));
+  for (const std::string& name : names_of(form["properties"])) {
+    EXPECT_THAT(ask(edit_form(name)), Not(HasSubstr("no such field"))) << name;
+  }
+  EXPECT_THAT(ask(edit_form("no_such_field")), AllOf(StartsWith("HTTP/1.1 400"), HasSubstr("no such field: no_such_field")));
+  EXPECT_THAT(query_names(paths["/imagine"]["get"]),
+              ElementsAre("guidance_scale", "img_size", "model", "negative_prompt", "prompt", "sampler", "seed", "steps"));
+  const std::vector<std::string> strict = {"/imagine", "/v1/runs/{run}/metrics", "/v1/datasets/{dataset}/rows"};
+  for (const auto& [path, operations] : paths.items()) {
+    const std::vector<std::string> names = operations.contains("get") ? query_names(operations["get"]) : std::vector<std::string>();
+    for (const std::string& name : names) {
+      EXPECT_THAT(ask(get(path + "?" + name + "=x")), Not(HasSubstr("no such field"))) << path << name;
+    }
+    EXPECT_TRUE(!names.empty() || std::ranges::find(strict, path) == strict.end()) << path;
+  }
+  EXPECT_THAT(ask(get("/imagine?prompt=x&no_such_field=x")), HasSubstr("no such field: no_such_field"));
+}
+
+TEST_F(openapi, has_every_type_of_body) {
+  const Json paths = document()["paths"];
+  for (const char* path : {"/invocations", "/"}) {
+    const Json content = paths[path]["post"]["requestBody"]["content"];
+    EXPECT_EQ(content.at("application/x-text").at("schema"), Json::parse(R"({"type":"string","minLength":1,"maxLength":10000})")) << path;
+    EXPECT_TRUE(content.contains("application/json")) << path;
+  }
+  for (const Json& form : paths["/invocations"]["post"]["requestBody"]["content"]["application/json"]["schema"]["oneOf"]) {
+    const Json& fields = form["properties"].contains("parameters") ? form["properties"]["parameters"]["properties"] : form["properties"];
+    for (const char* name : {"image", "strength", "prompt_syntax"}) {
+      EXPECT_TRUE(fields.contains(name)) << name;
+    }
+  }
+  const Json edits = paths["/v1/images/edits"]["post"]["requestBody"]["content"];
+  EXPECT_TRUE(edits.contains("multipart/form-data"));
+  EXPECT_THAT(names_of(edits.at("application/json").at("schema").at("properties")),
+              AllOf(testing::Contains("image"), testing::Contains("images"), testing::Contains("strength"), testing::Contains("prompt")));
 }
 
 // A field is in the document because the reader asks for it: each is refused for its value, and any other for its name.
@@ -245,6 +322,20 @@ TEST(request_fields, describe_what_a_reader_asks_for) {
     "a":{"type":"string","maxLength":10},"b":{"type":"boolean"},
     "c":{"type":"object","additionalProperties":false,"properties":{"d":{"type":"number","minimum":0.0,"maximum":1.0}}},
     "e_f":{"type":"integer","minimum":1,"maximum":2},"eF":{"description":"Another spelling of e_f."},"g":{"enum":["h",null]}}})"));
+}
+
+TEST(request_fields, of_texts_are_what_the_reader_wants) {
+  const Json object = Json::parse(R"({"a":"12","b":"12","c":"true","d":"1.5","e":"100","f":"two","g":"true"})");
+  RequestFields fields(object, "", nullptr, FieldValues::kTexts);
+  EXPECT_EQ(fields.text("a", 10), "12");
+  EXPECT_EQ(fields.integer("b", 0, 20), 12);
+  EXPECT_EQ(fields.boolean("c"), true);
+  EXPECT_EQ(fields.number("d", 0, 2), 1.5);
+  fields.only("e", {100});
+  fields.only("g", {"true"});
+  EXPECT_TRUE(fields.failure().is_ok()) << fields.failure().message();
+  fields.integer("f", 0, 20);
+  EXPECT_THAT(fields.failure().message(), HasSubstr("f must be a whole number from 0 to 20, got: \"two\""));
 }
 
 TEST(route_table, finds_paths_with_parameters_and_tells_the_methods_of_others) {

@@ -4,6 +4,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <nlohmann/json.hpp>
+
 #include "serve/picture_orders.h"
 #include "served_stub.h"
 
@@ -72,6 +74,20 @@ TEST_F(painting_service, says_how_long_a_picture_took) {
               AllOf(HasSubstr("serve: 1 picture: pre 0 ms, predict 70 ms, post 0 ms"), Not(HasSubstr("secret"))));
 }
 
+TEST_F(painting_service, says_how_long_a_picture_took_that_is_streamed_or_a_job) {
+  testing::internal::CaptureStderr();
+  EXPECT_THAT(ask(post("/invocations", R"({"prompt":"secret","num_inference_steps":7})", "Accept: text/event-stream\r\n")),
+              HasSubstr("event: done"));
+  EXPECT_THAT(ask(post("/v1/images/generations", R"({"prompt":"secret","steps":8,"stream":true})")), HasSubstr("completed"));
+  const std::string taken = ask(post("/v1/jobs", R"({"prompt":"secret","steps":9,"images":2})"));
+  const std::string id = nlohmann::json::parse(body_of(taken))["id"];
+  EXPECT_THAT(ask(get("/v1/jobs/" + id + "/events")), HasSubstr("event: done"));
+  EXPECT_THAT(testing::internal::GetCapturedStderr(),
+              AllOf(HasSubstr("serve: 1 picture: pre 0 ms, predict 70 ms, post 0 ms"),
+                    HasSubstr("serve: 1 picture: pre 0 ms, predict 80 ms, post 0 ms"),
+                    HasSubstr("serve: 2 pictures: pre 0 ms, predict 90 ms, post 0 ms"), Not(HasSubstr("secret"))));
+}
+
 TEST_F(painting_service, answers_health_models_and_metrics) {
   for (const char* path : {"/ping", "/health", "/v2/health/live", "/v2/health/ready", "/ping?x=1"}) {
     EXPECT_THAT(ask(get(path)), AllOf(StartsWith("HTTP/1.1 200"), HasSubstr("Content-Length: 0"))) << path;
@@ -115,7 +131,8 @@ TEST_F(painting_service, a_reply_without_a_body_says_no_other_length_than_the_wh
 TEST_F(painting_service, what_is_not_there_says_so) {
   EXPECT_THAT(ask(get("/sdapi/v1/nothing")), AllOf(StartsWith("HTTP/1.1 404"), HasSubstr("docs/serve.md")));
   EXPECT_THAT(ask(get("/invocations")), AllOf(StartsWith("HTTP/1.1 405"), HasSubstr("Allow: POST")));
-  EXPECT_THAT(ask(post("/invocations", R"({"prompt":"x","image":"x"})")), AllOf(StartsWith("HTTP/1.1 400"), HasSubstr("image")));
+  EXPECT_THAT(ask(post("/invocations", R"({"prompt":"x","picture":"x"})")),
+              AllOf(StartsWith("HTTP/1.1 400"), HasSubstr("no such field: picture")));
   EXPECT_THAT(ask(post("/invocations", R"({"prompt":"refused","num_inference_steps":2})")),
               AllOf(StartsWith("HTTP/1.1 400"), HasSubstr("the stub refuses this prompt")));
   EXPECT_THAT(ask(post("/invocations", R"({"prompt":"step throws"})")), AllOf(StartsWith("HTTP/1.1 500"), Not(HasSubstr("planted"))));
@@ -434,13 +451,14 @@ TEST_F(painting_service, heads_and_bodies_have_bounds) {
 }
 
 TEST_F(painting_service, a_connection_carries_several_requests_and_a_silent_one_ends) {
-  start({}, 1e9, {.request_timeout = milliseconds(2000)});
+  start({}, 1e9, {.head_timeout = milliseconds(2000), .keep_alive_timeout = milliseconds(500)});
   const ServeClient client(server_->address());
   client.send_text("GET /health HTTP/1.1\r\nHost: localhost\r\n\r\nGET /ping HTTP/1.1\r\nHost: localhost\r\n\r\n");
   const std::string replies = client.receive_all();
   EXPECT_EQ(replies.find("HTTP/1.1 200"), 0U);
   EXPECT_NE(replies.rfind("HTTP/1.1 200"), 0U);
-  EXPECT_EQ(ask("GET /hea"), "");
+  EXPECT_EQ(ask(""), "");
+  EXPECT_THAT(ask("GET /hea"), AllOf(StartsWith("HTTP/1.1 408"), HasSubstr("Connection: close")));
 }
 
 TEST(access_keys, names_the_line_of_a_bad_key_and_not_the_key) {

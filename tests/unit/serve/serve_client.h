@@ -58,6 +58,11 @@ class ServeClient {
     char next = 0;
     return recv(socket_, &next, 1, MSG_PEEK | MSG_DONTWAIT) > 0;
   }
+  /// Whether the server has ended the connection and all that it said was received.
+  bool has_ended() const {
+    char next = 0;
+    return recv(socket_, &next, 1, MSG_PEEK | MSG_DONTWAIT) == 0;
+  }
   std::string receive_all() const {
     std::string received;
     for (;;) {

@@ -34,9 +34,10 @@ class ServedStub : public testing::Test {
     intake_.reset();
     if (service_.has_value()) {
       service_->stop_finishing();
+      EXPECT_TRUE(service_->await_idle(std::chrono::minutes(1)));  // What a dataset's reader answers with asks the batcher.
     }
-    service_.reset();  // What it answers with asks the batcher.
-    batcher_.reset();
+    batcher_.reset();  // It answers through the service.
+    service_.reset();
   }
   void start(AccessKeys keys, double queue_cost = 1e9, HttpServerOptions options = {}) {
     TearDown();

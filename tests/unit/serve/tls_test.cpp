@@ -131,10 +131,10 @@ class tls : public testing::Test {
     write_key(key, files_.key);
     write_certificate(key, files_.certificate, name);
   }
-  void start(std::chrono::milliseconds request_timeout = std::chrono::minutes(10), int max_connections = 512) {
+  void start(std::chrono::milliseconds head_timeout = std::chrono::minutes(10), int max_connections = 512) {
     server_ = HttpServer::start(service_, {.address = parse_metrics_address("0").value(),
                                            .tls = files_,
-                                           .request_timeout = request_timeout,
+                                           .head_timeout = head_timeout,
                                            .max_connections = max_connections})
                   .value();
   }
@@ -185,6 +185,16 @@ TEST_F(tls, a_handshake_that_is_not_ended_ends_at_its_deadline) {
   const ServeClient half(server_->address());
   half.send_text(std::string("\x16\x03\x01\x02", 4));  // The begin of a record.
   EXPECT_EQ(half.receive_all(), "");
+}
+
+TEST_F(tls, a_head_that_does_not_go_on_is_told_so) {
+  start(std::chrono::milliseconds(2000));
+  TlsClient client(server_->address());
+  ASSERT_TRUE(client.is_connected());
+  client.send_text("GET /hea");
+  bool is_whole = false;
+  EXPECT_THAT(client.receive_all(&is_whole), AllOf(StartsWith("HTTP/1.1 408"), HasSubstr("Connection: close")));
+  EXPECT_TRUE(is_whole);
 }
 
 TEST_F(tls, a_handshake_under_way_holds_no_place_that_another_needs) {

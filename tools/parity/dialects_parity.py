@@ -86,6 +86,7 @@ def by_ray(parts: list[Path], latents: str, states: str, _cache: Path) -> Rows:
 
     if not ray.is_initialized():
         ray.init(num_cpus=1, include_dashboard=False, log_to_driver=False, logging_level="error")
+    ray.data.DataContext.get_current().execution_options.preserve_order = True  # Else the parts come as their tasks end.
     rows = ray.data.read_parquet([str(part) for part in parts]).take_all()
     assert all(isinstance(row[latents], np.ndarray) and row[latents].ndim == 3 for row in rows)
     return {row["key"]: {"caption": row["caption"], "latents": row[latents], "states": row[states]} for row in rows}
@@ -144,8 +145,9 @@ class Comparison:
             return
         equal = lambda a, b: a["caption"] == b["caption"] and all(np.array_equal(np.asarray(a[part]), np.asarray(b[part])) for part in ("latents", "states"))
         different = len(set(got) ^ set(want)) + sum(not equal(got[key], want[key]) for key in set(got) & set(want))
-        print(f"{name}: {dialect}: {len(got)} rows, {different} differ")
-        self.num_different += different + (list(got) != list(want) and different == 0)
+        is_reordered = list(got) != list(want) and different == 0
+        print(f"{name}: {dialect}: {len(got)} rows, {different} differ{', in ANOTHER ORDER' if is_reordered else ''}")
+        self.num_different += different + is_reordered
 
 
 def compare_latents(darkroom: Darkroom, images: Path, folder: Path, comparison: Comparison) -> None:

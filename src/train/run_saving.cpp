@@ -17,9 +17,6 @@ namespace darkroom {
 /// A full spool costs what is there already, not the run.
 Status TrainingRun::write_checkpoint(const SaveJob& job, TrainingState& state) {
   const std::string folder = in_folder(kRunCheckpointsFolder);
-  if (spooled_step_ == job.record.step) {
-    return {};
-  }
   Status saved = save_checkpoint(files_, folder, job.record, state);
   // Of several ranks the others have done their part and do not do it again.
   while (saved.code() == StatusCode::kResourceExhausted && remote_ != nullptr && ranks().size() == 1) {
@@ -54,7 +51,7 @@ Result<bool> TrainingRun::store_or_prune(const SaveJob& job) {
 
 // Whatever ended the run: what is in order and was not stored must not go with the spool.
 Status TrainingRun::keep_unstored_checkpoint(Status failure) {
-  if (remote_ == nullptr || spooled_step_ <= saved_step_ || failure.code() == StatusCode::kAlreadyExists ||
+  if (remote_ == nullptr || spooled_step_ <= stored_step_ || failure.code() == StatusCode::kAlreadyExists ||
       remote_->has_stored(spooled_step_)) {
     return failure;
   }
@@ -75,7 +72,9 @@ Status TrainingRun::save(AfterSaving after) {
   spend(Spending::kTraining);
   get_on(remote_ == nullptr ? "saving a checkpoint" : "");  // A store may be waited for; it has limits of its own.
   DARKROOM_RETURN_IF_ERROR(finish_background_save());
-  if (saved_step_ == steps_done_) {
+  // All ranks write a checkpoint, or none; whether the store has taken it only rank 0 knows.
+  const bool is_written = saved_step_ == steps_done_;
+  if (is_written && (!is_main() || stored_step_ == steps_done_)) {
     return {};
   }
   if (is_main()) {
@@ -87,8 +86,8 @@ Status TrainingRun::save(AfterSaving after) {
   TraceSpan span(options_.spans, "save");  // What the run waits for: of a background save the snapshot.
   span.set("darkroom.step", steps_done_);
   const SaveJob job{.record = record(), .seconds = is_main() ? wall_seconds() : 0, .after = after};
-  const bool ends = after == AfterSaving::kEnds;  // Nothing goes on meanwhile.
-  const Status saved = ends || !saves_in_background(recipe()) ? save_now(job) : save_in_background(job);
+  const bool at_once = after == AfterSaving::kEnds || !saves_in_background(recipe());  // Of an end nothing goes on meanwhile.
+  const Status saved = is_written ? store_written(job) : at_once ? save_now(job) : save_in_background(job);
   span.fail(saved);
   return saved;
 }
@@ -105,12 +104,18 @@ Status TrainingRun::save_now(const SaveJob& job) {
     return hand_in_training_state(written);
   }
   DARKROOM_RETURN_IF_ERROR(write_checkpoint(job, written));
+  saved_step_ = steps_done_;
+  return store_written(job);
+}
+
+/// Rank 0's own part of a checkpoint that is written: the other ranks hear nothing of it.
+Status TrainingRun::store_written(const SaveJob& job) {
   DARKROOM_RETURN_IF_ERROR(facts_->write(steps_done_, wall_seconds()));
   spend(Spending::kSaving);
   DARKROOM_RETURN_IF_ERROR(ledger_->record_saved(steps_done_));
   const Result<bool> is_stored = store_or_prune(job);
   spend(Spending::kSaving);
-  saved_step_ = is_stored.is_ok() && *is_stored ? steps_done_ : saved_step_;
+  stored_step_ = is_stored.is_ok() && *is_stored ? steps_done_ : stored_step_;
   return is_stored.status();
 }
 
@@ -188,7 +193,8 @@ Status TrainingRun::finish_background_save() {
       return Status::make(code, "another rank could not save the checkpoint, as it says itself (step, rank):", background_step_, rank);
     }
   }
-  saved_step_ = *own ? background_step_ : saved_step_;
+  saved_step_ = background_step_;
+  stored_step_ = *own ? background_step_ : stored_step_;
   return {};
 }
 
@@ -209,7 +215,7 @@ void TrainingRun::end_background_save() {
   if (!saved.is_ok()) {
     log_warning("the checkpoint of step {} could not be saved: {}", background_step_, saved.status().message());
   }
-  saved_step_ = saved.is_ok() && *saved ? background_step_ : saved_step_;
+  stored_step_ = saved.is_ok() && *saved ? background_step_ : stored_step_;
 }
 
 }  // namespace darkroom

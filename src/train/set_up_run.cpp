@@ -200,20 +200,28 @@ void TrainingRun::count_work() {
   }
 }
 
-// What the run that goes on began with. Where there is none, check_continuation says whether the dataset is still the same.
+// What the run that goes on began with: rank 0 has its folder, and all must read the same parts. Where there is none, check_continuation
+// says whether the dataset is still the same.
 Status TrainingRun::read_index() {
+  DARKROOM_ASSIGN_OR_RETURN(const std::string own, index_in_folder());
+  DARKROOM_ASSIGN_OR_RETURN(const std::string text, broadcast_text(ranks(), 0, own));
+  if (!text.empty()) {
+    DARKROOM_ASSIGN_OR_RETURN(index_, DatasetIndex::from_json(text));
+  }
+  return {};
+}
+
+// Empty where the run begins, and where the file is lost or not that of the checkpoint.
+Result<std::string> TrainingRun::index_in_folder() const {
   if (!resumed_.has_value()) {
-    return {};
+    return std::string();
   }
   const Result<std::string> text = remote_ != nullptr ? remote_->read_index() : read_file(files_, in_folder(kRunIndexFile));
   if (!text.is_ok()) {
-    return text.status().code() == StatusCode::kNotFound ? Status() : text.status();
+    return text.status().code() == StatusCode::kNotFound ? Result<std::string>(std::string()) : text.status();
   }
-  auto index = DatasetIndex::from_json(*text);
-  if (index.is_ok() && index->hash() == resumed_->record.index_hash) {
-    index_ = *std::move(index);
-  }
-  return {};
+  const auto index = DatasetIndex::from_json(*text);
+  return index.is_ok() && index->hash() == resumed_->record.index_hash ? *text : std::string();
 }
 
 Status TrainingRun::open_folder() {
@@ -337,7 +345,7 @@ Status TrainingRun::open_diffusion(const std::string& weights_folder) {
   const torch::Tensor empty = data_.empty_states_tw.defined() ? data_.empty_states_tw.to(device()) : torch::Tensor();
   auto part = std::make_unique<UNetPart>(std::move(unet), DiffusionObjective(NoiseSchedule(noise), objective, empty), device());
   if (is_main() && validates()) {
-    DARKROOM_ASSIGN_OR_RETURN(validation_, make_diffusion_validation(stores_, recipe(), *part, shapes, frozen_.get()));
+    DARKROOM_ASSIGN_OR_RETURN(validation_, make_diffusion_validation(stores_, recipe(), *part, shapes, frozen_.get(), data_));
   }
   if (paints) {
     DARKROOM_ASSIGN_OR_RETURN(previews_, make_prompt_previews(recipe(), *part, frozen_));
@@ -517,6 +525,7 @@ Status TrainingRun::share_beginning() {
   batch_number_ = beginning["batch_number"].get<int64_t>();
   const auto num_moments_files = beginning["moments_files"].get<int64_t>();
   saved_step_ = beginning["is_saved"].get<bool>() ? steps_done_ : -1;  // Another folder's checkpoint is not yet one of this run.
+  stored_step_ = saved_step_;
   optimizer_->set_num_updates(beginning["updates"].get<int64_t>());
   if (ranks().rank() != 0) {
     return num_moments_files > 0 ? take_training_state(*state_, num_moments_files) : Status::ok();

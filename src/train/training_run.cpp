@@ -417,7 +417,7 @@ Status TrainingRun::run_steps(const std::stop_token& stop) {
 }
 
 void TrainingRun::store_logs_of_failure() {
-  if (remote_ == nullptr || steps_done_ == saved_step_ || !metrics_->sync().is_ok() || !events_->sync().is_ok()) {
+  if (remote_ == nullptr || steps_done_ == stored_step_ || !metrics_->sync().is_ok() || !events_->sync().is_ok()) {
     return;
   }
   if (const Status stored = remote_->store_logs(steps_done_); !stored.is_ok()) {

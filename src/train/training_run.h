@@ -70,6 +70,7 @@ class TrainingRun {
   Status open_autoencoder(const std::string& weights_folder);
   SliceFleetOptions fleet_options() const;
   Status read_index();
+  Result<std::string> index_in_folder() const;
   Status check_window() const;
   Status open_optimizer();
   Status check_memory(const FlatParametersOptions& flat) const;
@@ -105,6 +106,7 @@ class TrainingRun {
   };
   Status save(AfterSaving after);
   Status save_now(const SaveJob& job);
+  Status store_written(const SaveJob& job);
   Status save_in_background(const SaveJob& job);
   bool background_save_has_ended() const;
   Status finish_background_save();
@@ -189,8 +191,9 @@ class TrainingRun {
   const Clock::time_point began_ = Clock::now();                  // This start,
   const Clock::time_point ledger_began_ = options_.clock->now();  // and by the clock that the ledger counts by.
   int64_t steps_done_ = 0;
-  int64_t batch_number_ = 0;  // Of the first step here.
-  int64_t saved_step_ = -1;
+  int64_t batch_number_ = 0;     // Of the first step here.
+  int64_t saved_step_ = -1;      // The newest checkpoint that the ranks have written, the same at all of them.
+  int64_t stored_step_ = -1;     // Of rank 0: the newest one that is where it belongs; a store may not have taken saved_step_ yet.
   int64_t spooled_step_ = -1;    // Of a remote run: the checkpoint that is in the spool.
   bool stop_is_agreed_ = false;  // Several ranks: one of them asked for it in the last step.
   int64_t steps_here_ = 0;       // Of this start.

@@ -1,5 +1,7 @@
 #include "validation.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 
@@ -13,6 +15,22 @@ std::vector<SampleRef> rows_of_epoch_0(int64_t first, int64_t count) {
     samples.push_back({0, row});
   }
   return samples;
+}
+
+// A loss on what other encoders made would tell of them, not of the network. What a dataset does not tell is not compared.
+Status check_made_alike(const RunData& held_out, const RunData& training, const std::string& uri) {
+  const auto compare = [&](const char* what, const std::string& there, const std::string& of_training) {
+    return there.empty() || of_training.empty() || there == of_training
+               ? Status::ok()
+               : Status::failed_precondition(
+                     fmt::format("the validation set was made with another {} than the training set; process one of them again (validation "
+                                 "set, {} there, that of the training set):",
+                                 what, what),
+                     uri, there, of_training);
+  };
+  DARKROOM_RETURN_IF_ERROR(compare("tokenizer dialect", held_out.tokenizer_dialect, training.tokenizer_dialect));
+  DARKROOM_RETURN_IF_ERROR(compare("VAE", held_out.vae_fingerprint, training.vae_fingerprint));
+  return compare("text encoder", held_out.text_encoder_fingerprint, training.text_encoder_fingerprint);
 }
 
 // A dataset's first rows in micro-batches.
@@ -96,11 +114,13 @@ class AutoencoderValidation : public Validation {
 }  // namespace
 
 Result<std::unique_ptr<Validation>> make_diffusion_validation(StoreSet& stores, const Recipe& recipe, const UNetPart& part,
-                                                              const SampleShapes& shapes, const FrozenModels* frozen) {
+                                                              const SampleShapes& shapes, const FrozenModels* frozen,
+                                                              const RunData& training) {
   Recipe held_out = recipe;
   held_out.data.path = recipe.validation.path;
   held_out.objective.caption_dropout = 0;
   DARKROOM_ASSIGN_OR_RETURN(RunData data, open_latents(stores, held_out, shapes, frozen));
+  DARKROOM_RETURN_IF_ERROR(check_made_alike(data, training, recorded_uri(recipe.validation.path)));
   return std::unique_ptr<Validation>(std::make_unique<DiffusionValidation>(std::move(data), recipe, part));
 }
 

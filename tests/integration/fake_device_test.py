@@ -12,10 +12,16 @@ import os
 import pathlib
 import signal
 import subprocess
+import sys
 
 from pyarrow.parquet import read_table
+from ranks_test import finish, read_until
 from serve_test import Server, pixels
 from workbench import PROGRAM, ROOT, Workbench, digests, main, read_losses, require, run
+
+sys.path.append(str(ROOT / "tests" / "acceptance"))
+
+from harness import BUCKET, FakeS3Server  # noqa: E402
 
 FAKE_DEVICE = ROOT / "build" / "release" / "tests" / "fake_device"
 BATCH = 8
@@ -300,6 +306,28 @@ def a_lost_connection_between_devices_ends_the_ranks() -> None:
     require(done.returncode == 1 and all(words in done.stderr for words in wanted), "a lost connection was not seen", done.returncode, done.stderr[-2000:])
 
 
+def a_stop_in_a_checkpoints_step_ends_ranks_whose_run_folder_is_on_a_store() -> None:
+    bench = the_bench()
+    with FakeS3Server() as server:
+        environment = server.environment(LD_LIBRARY_PATH=str(FAKE_DEVICE), DARKROOM_RANKS_SHARE_GPU="1")
+        for background in ("true", "false"):
+            # Three ranks: their slices cut convolutions, of whose values they tell each other for a checkpoint.
+            command = bench.command("unused", "cuda:0", "runtime.gradient_groups=4", "batch.micro=2", "schedule.max_steps=100000", "checkpoint.every_steps=1",
+                                    "runtime.watchdog_seconds=10", f"runtime.background_saves={background}")  # fmt: skip
+            command[command.index("--output") + 1] = f"s3://{BUCKET}/stopped-{background}"
+            launcher = subprocess.Popen([str(PROGRAM), *command, "--nproc", "3"], stderr=subprocess.PIPE, text=True, cwd=ROOT, env=environment)
+            try:
+                read_until(launcher, "the checkpoint of step 2 is stored")
+                launcher.terminate()
+                finish(launcher, expect=128 + signal.SIGTERM)
+            finally:
+                launcher.kill()
+            stored = server.dump(pathlib.Path(bench.path(f"dump-{background}"))) / f"stopped-{background}"
+            saved = max(path.parent.name for path in stored.glob("checkpoints/step-*/state.json"))
+            logged = max(path.stem for path in stored.glob("metrics-*.jsonl"))
+            require(int(saved.removeprefix("step-")) == int(logged.removeprefix("metrics-")), "the checkpoint of the stop is missing", saved, logged)
+
+
 def a_device_that_is_not_there_is_an_error_that_says_why() -> None:
     bench = the_bench()
     done = subprocess.run([str(PROGRAM), *bench.command("no-gpu", "cuda")], capture_output=True, text=True, timeout=PATIENCE, cwd=ROOT)
@@ -330,6 +358,7 @@ if __name__ == "__main__":
             a_run_goes_on_with_other_ranks_on_the_other_device,
             sums_on_a_stream_of_their_own_wait_for_the_pass,
             a_lost_connection_between_devices_ends_the_ranks,
+            a_stop_in_a_checkpoints_step_ends_ranks_whose_run_folder_is_on_a_store,
             ranks_of_one_machine_want_a_gpu_each,
             a_device_that_is_not_there_is_an_error_that_says_why,
         ]

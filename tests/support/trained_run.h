@@ -59,7 +59,8 @@ inline std::shared_ptr<arrow::Array> numbered_texts(const std::string& prefix, i
 }
 
 /// One part of a latents dataset; each seed and key prefix another.
-inline void write_latents_part(const std::string& path, int64_t num_rows, uint64_t seed, const std::string& key_prefix = "key-") {
+inline void write_latents_part(const std::string& path, int64_t num_rows, uint64_t seed, const std::string& key_prefix = "key-",
+                               const KeyValues& footer = {}) {
   const auto latents = noise_column(num_rows, {4, 2, 2}, seed);
   const auto states = noise_column(num_rows, {77, kSmallTextWidth}, seed + 1);
   const auto schema =
@@ -67,7 +68,7 @@ inline void write_latents_part(const std::string& path, int64_t num_rows, uint64
                      arrow::field("image_latents_16", latents->type()), arrow::field("caption_embeddings", states->type())});
   const auto rows = arrow::RecordBatch::Make(schema, num_rows,
                                              {numbered_texts(key_prefix, num_rows), numbered_texts("picture ", num_rows), latents, states});
-  const auto written = put_shard(local_files(), parent_folder(path), file_name(path), *rows);
+  const auto written = put_shard(local_files(), parent_folder(path), file_name(path), *rows, footer);
   ASSERT_TRUE(written.is_ok()) << written.status().to_string();
 }
 

@@ -14,11 +14,13 @@
 #include "darkroom/image/png.h"
 #include "darkroom/nn/init.h"
 #include "darkroom/nn/model_folder.h"
+#include "darkroom/tables/tensor_forms.h"
 #include "darkroom/tensor/safetensors.h"
 #include "darkroom/train/checkpoint.h"
 #include "darkroom/train/training_plan.h"
 #include "support/error_bound.h"
 #include "support/put_shard.h"
+#include "support/rank_threads.h"
 #include "support/temporary_folder.h"
 #include "support/trained_run.h"
 
@@ -534,6 +536,35 @@ TEST_F(TrainLoopTest, validation_takes_no_notice_of_min_snr_so_that_runs_compare
   EXPECT_EQ(weighted["validation_loss"], plain["validation_loss"]);
 }
 
+TEST_F(TrainLoopTest, refuses_a_validation_set_that_other_frozen_parts_made) {
+  const auto write = [&](const std::string& name, const nlohmann::json& made_by) {
+    write_latents_part(folder_.path(name + "/part-000000.parquet"), kRows, 1, "key-", {{kLatentsFooterKey, made_by.dump()}});
+    write_empty_states(folder_.path(name));
+  };
+  const auto validated = [&](const std::string& run, const std::string& held_out) {
+    TrainOptions options = this->options(run, 1);  // Without previews nothing loads the parts themselves.
+    options.recipe.data.path = folder_.path("latents");
+    options.recipe.validation = {.path = folder_.path(held_out), .every_steps = 1, .num_rows = 10};
+    return options;
+  };
+  const nlohmann::json made_by = {{"vae_fingerprint", "aaa"}, {"text_encoder_fingerprint", "bbb"}, {"tokenizer_dialect", "hf"}};
+  write("latents", made_by);
+  write("same", made_by);
+  write("unknown", nlohmann::json::object());
+  train(validated("run-same", "same"));
+  train(validated("run-unknown", "unknown"));
+  for (const auto& [field, named] :
+       {std::pair("vae_fingerprint", "another VAE"), std::pair("text_encoder_fingerprint", "another text encoder"),
+        std::pair("tokenizer_dialect", "another tokenizer dialect")}) {
+    nlohmann::json other = made_by;
+    other[field] = "open_clip";
+    write(field, other);
+    const Status refused = failure_of(validated(std::string("run-") + field, field));
+    EXPECT_EQ(refused.code(), StatusCode::kFailedPrecondition) << field;
+    EXPECT_THAT(refused.message(), testing::AllOf(HasSubstr(named), HasSubstr(folder_.path(field)), HasSubstr("open_clip"))) << field;
+  }
+}
+
 TEST_F(TrainLoopTest, refuses_a_scheduler_that_says_otherwise_than_the_recipe) {
   TrainOptions epsilon = options("run");
   epsilon.recipe.objective.prediction = "epsilon";
@@ -587,21 +618,32 @@ TEST_F(TrainLoopTest, raw_pictures_are_decoded_locked_in_and_a_crash_costs_its_r
   EXPECT_EQ(weights("locked_in", 12, "vae"), weights("here", 12, "vae"));
 }
 
-TEST_F(TrainLoopTest, a_run_goes_on_after_its_dataset_was_retried) {
-  const std::string images = folder_.path("images");
-  write_images(images);
-  TrainOptions options = autoencoder_options("run");
-  options.recipe.data.raw_path = images;
-  train(options);
-  const std::string undisturbed = weights("run", 12, "vae");
-  std::filesystem::remove_all(folder_.path("run/checkpoints/step-00000012"));
-  // As download --retry-failed leaves it.
-  write_images(folder_.path("better"), "other bytes");
-  std::filesystem::create_directory(images + "/_superseded");
-  std::filesystem::rename(images + "/part-000000.parquet", images + "/_superseded/part-000000.parquet");
-  std::filesystem::rename(folder_.path("better/part-000000.parquet"), images + "/part-000000-g1.parquet");
-  train(options);
-  EXPECT_EQ(weights("run", 12, "vae"), undisturbed);
+TEST_F(TrainLoopTest, a_run_of_any_number_of_ranks_goes_on_after_its_dataset_was_retried) {
+  for (const int64_t num_ranks : {1, 2}) {
+    const std::string run = "run-" + std::to_string(num_ranks);
+    const std::string images = folder_.path("images-" + std::to_string(num_ranks));
+    write_images(images);
+    const auto train_all = [&] {
+      run_rank_threads(num_ranks, [&](Communicator& ranks) {
+        TrainOptions options = autoencoder_options(run);
+        options.recipe.data.raw_path = images;
+        options.recipe.batch.micro = 3;
+        options.recipe.runtime.gradient_groups = 2;
+        options.ranks = &ranks;
+        train(options);
+      });
+    };
+    train_all();
+    const std::string undisturbed = weights(run, 12, "vae");
+    std::filesystem::remove_all(folder_.path(run + "/checkpoints/step-00000012"));
+    // As download --retry-failed leaves it.
+    write_images(folder_.path("better"), "other bytes");
+    std::filesystem::create_directory(images + "/_superseded");
+    std::filesystem::rename(images + "/part-000000.parquet", images + "/_superseded/part-000000.parquet");
+    std::filesystem::rename(folder_.path("better/part-000000.parquet"), images + "/part-000000-g1.parquet");
+    train_all();
+    EXPECT_EQ(weights(run, 12, "vae"), undisturbed);
+  }
 }
 
 TEST_F(TrainLoopTest, a_decoder_that_is_not_there_ends_a_run_before_it_begins) {

@@ -112,7 +112,7 @@ bool wants_preview(const HttpQuestion& question) {
   if (!object.is_ok()) {
     return true;
   }
-  RequestFields fields(*object, "", nullptr, FieldValues::kTexts);
+  RequestFields fields = RequestFields::of_texts(*object);
   return !read_progress_query(fields);
 }
 

@@ -41,7 +41,7 @@ void read_rows_fields(RequestFields& fields, DatasetRowsQuestion& asked) {
 Result<DatasetRowsQuestion> read_rows_question(std::string_view query) {
   DARKROOM_ASSIGN_OR_RETURN(const Json object, read_query(query));
   DatasetRowsQuestion asked;
-  RequestFields fields(object, "", nullptr, FieldValues::kTexts);
+  RequestFields fields = RequestFields::of_texts(object);
   read_rows_fields(fields, asked);
   fields.refuse_others();
   if (asked.decodes && asked.count != 1) {

@@ -230,7 +230,7 @@ std::string query_model(std::string_view query) {
   if (!object.is_ok()) {
     return {};
   }
-  RequestFields fields(*object, "", nullptr, FieldValues::kTexts);
+  RequestFields fields = RequestFields::of_texts(*object);
   return read_model_name(fields).value_or("");
 }
 
@@ -239,7 +239,7 @@ Result<ImageRequest> read_openai_edit(std::string_view content_type, std::string
   if (is_form(content_type)) {
     std::vector<InputPicture> inputs;
     DARKROOM_ASSIGN_OR_RETURN(const nlohmann::json object, read_edit_form(content_type, body, inputs));
-    RequestFields fields(object, "", nullptr, FieldValues::kTexts);
+    RequestFields fields = RequestFields::of_texts(object);
     OpenAiFields asked = read_form_fields(fields, model, limits);
     asked.wanted.inputs = std::move(inputs);
     return edit_of(fields, std::move(asked), limits);
@@ -261,7 +261,7 @@ nlohmann::json openai_edit_json_schema(const ModelFacts& model, const RequestLim
 
 Result<ImageRequest> read_imagine(std::string_view query, const ModelFacts& model, const RequestLimits& limits) {
   DARKROOM_ASSIGN_OR_RETURN(const nlohmann::json object, read_query(query));
-  RequestFields fields(object, "", nullptr, FieldValues::kTexts);
+  RequestFields fields = RequestFields::of_texts(object);
   const WantedPictures wanted = read_imagine_fields(fields, model, limits);
   fields.refuse_others();
   if (wanted.prompts.front().empty()) {

@@ -29,7 +29,7 @@ std::optional<int64_t> read_page_token(RequestFields& fields) { return fields.in
 /// Where a page begins. Errors: kInvalidArgument naming the field.
 Result<size_t> page_begin(std::string_view query) {
   DARKROOM_ASSIGN_OR_RETURN(const nlohmann::json object, read_query(query));
-  RequestFields fields(object, "", nullptr, FieldValues::kTexts);
+  RequestFields fields = RequestFields::of_texts(object);
   const auto begin = static_cast<size_t>(read_page_token(fields).value_or(0));
   fields.refuse_others();
   DARKROOM_RETURN_IF_ERROR(fields.failure());

@@ -261,9 +261,7 @@ void PictureOrders::note_warnings(ImageRequest& request) const {
   const auto note = [&](const char* what, const std::string& unread) {
     std::string sentence = fmt::format(
         "the {} is longer than the model reads (shorten it, or ask by /invocations or /v1/jobs with prompt_syntax weighted, which reads up "
-        "to {} "
-        "chunks); "
-        "left out: {}",
+        "to {} chunks); left out: {}",
         what, StepEngine::kMostChunks, unread);
     if (!unread.empty() && std::ranges::find(request.warnings, sentence) == request.warnings.end()) {
       request.warnings.push_back(std::move(sentence));

@@ -69,12 +69,18 @@ nlohmann::json said_by(const nlohmann::json& text) {
 
 }  // namespace
 
-RequestFields::RequestFields(const nlohmann::json& object, std::string where, nlohmann::json* schema, FieldValues values)
-    : object_(object), where_(std::move(where)), schema_(schema), values_(values) {
+RequestFields::RequestFields(const nlohmann::json& object, std::string where, nlohmann::json* schema)
+    : object_(object), where_(std::move(where)), schema_(schema) {
   if (schema_ != nullptr) {
     (*schema_)["type"] = "object";
     (*schema_)["properties"] = nlohmann::json::object();
   }
+}
+
+RequestFields RequestFields::of_texts(const nlohmann::json& object) {
+  RequestFields fields(object, "");
+  fields.has_texts_ = true;
+  return fields;
 }
 
 void RequestFields::describe(const char* name, const nlohmann::json& more) {
@@ -90,7 +96,7 @@ const nlohmann::json* RequestFields::any(const char* name, const nlohmann::json&
   if (!failure_.is_ok() || found == object_.end() || found->is_null()) {
     return nullptr;
   }
-  return values_ == FieldValues::kTexts && !takes_text(schema) ? &(said_[name] = said_by(*found)) : &*found;
+  return has_texts_ && !takes_text(schema) ? &(said_[name] = said_by(*found)) : &*found;
 }
 
 std::optional<std::string> RequestFields::text(const char* name, size_t max_bytes) {

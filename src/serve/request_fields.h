@@ -14,9 +14,6 @@
 
 namespace darkroom {
 
-/// How an object has its values: as JSON, or each as a text, as forms and queries do, which know nothing else.
-enum class FieldValues { kJson, kTexts };
-
 /// The fields of a JSON object from outside, each asked for by name. The first that is wrong is kept as failure(), after which every other
 /// answer is "not there". An absent field and null are the same. What a reader asks for is what it takes: over an empty object and with
 /// `schema` it tells that instead (described_fields), so a reader asks for all its fields whatever is there.
@@ -24,9 +21,11 @@ class RequestFields {
  public:
   /// `object` and `schema` outlive this. `where` stands before names in messages: "parameters.". `schema` becomes the object's JSON Schema;
   /// null: nobody wants it.
-  RequestFields(const nlohmann::json& object, std::string where, nlohmann::json* schema = nullptr, FieldValues values = FieldValues::kJson);
+  RequestFields(const nlohmann::json& object, std::string where, nlohmann::json* schema = nullptr);
+  /// Of an object whose values are all texts, as forms and queries have them, which know nothing else.
+  static RequestFields of_texts(const nlohmann::json& object);
 
-  /// The value as it is, of kTexts what the text says where the schema wants a number or a boolean; null where there is none. `schema`
+  /// The value as it is, of of_texts() what the text says where the schema wants a number or a boolean; null where there is none. `schema`
   /// describes it.
   const nlohmann::json* any(const char* name, const nlohmann::json& schema = nlohmann::json::object());
   std::optional<std::string> text(const char* name, size_t max_bytes);
@@ -57,8 +56,8 @@ class RequestFields {
   const nlohmann::json& object_;
   std::string where_;
   nlohmann::json* schema_;
-  const FieldValues values_;
-  std::map<std::string, nlohmann::json, std::less<>> said_;  // Of kTexts: what texts say.
+  bool has_texts_ = false;
+  std::map<std::string, nlohmann::json, std::less<>> said_;  // Of of_texts(): what texts say.
   std::set<std::string, std::less<>> asked_;
   Status failure_;
 };

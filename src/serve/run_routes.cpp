@@ -27,7 +27,7 @@ std::string read_place(RequestFields& fields) {
 
 Result<MetricsPiece> read_metrics_after(const ServedRun& run, std::string_view query) {
   DARKROOM_ASSIGN_OR_RETURN(const Json object, read_query(query));
-  RequestFields fields(object, "", nullptr, FieldValues::kTexts);
+  RequestFields fields = RequestFields::of_texts(object);
   const std::string place = read_place(fields);
   fields.refuse_others();
   DARKROOM_RETURN_IF_ERROR(fields.failure());

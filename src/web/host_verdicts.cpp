@@ -18,7 +18,7 @@ AttemptVerdict HostScheduler::report(std::unique_ptr<Attempt>& attempt, const At
   if (outcome.kind == AttemptOutcome::Kind::kFailed && outcome.is_network) {
     attempt->is_suspect = true;
     ++host.num_suspects;
-    host.num_telling_suspects += attempt->num_answers == host.num_answers ? 1 : 0;
+    host.num_telling_suspects += host.is_told_by(*attempt) ? 1 : 0;
     host.num_probes += attempt->is_probe ? 1 : 0;  // It is one until it is judged.
   } else {
     verdict = decide(host, attempt, outcome, t);
@@ -31,7 +31,7 @@ void HostScheduler::leave_suspects(Host& host, Attempt& attempt) {
   DARKROOM_CHECK(attempt.is_suspect, "an attempt that is no suspect:", attempt.row);
   attempt.is_suspect = false;
   --host.num_suspects;
-  host.num_telling_suspects -= attempt.num_answers == host.num_answers ? 1 : 0;
+  host.num_telling_suspects -= host.is_told_by(attempt) ? 1 : 0;
   host.num_probes -= attempt.is_probe ? 1 : 0;
 }
 
@@ -129,8 +129,7 @@ void HostScheduler::note_answer(Host& host, const Attempt& attempt) {
 }
 
 void HostScheduler::note_network_failure(Host& host, const Attempt& attempt, const RowError& error, Instant t) {
-  const bool is_older_than_answer = attempt.num_answers != host.num_answers;
-  if (attempt.num_pauses != host.num_pauses || (is_older_than_answer && !host.is_half_open())) {
+  if (attempt.num_pauses != host.num_pauses || !(host.is_told_by(attempt) || host.is_half_open())) {
     return;
   }
   if (++host.num_failures < rules_.breaker_failures && !host.is_half_open()) {

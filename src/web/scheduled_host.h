@@ -52,6 +52,8 @@ struct HostScheduler::Host {
   size_t num_set_aside = 0;  ///< Of its rows, as HostScheduler::num_set_aside() counts them.
   size_t num_beyond = 0;     ///< As num_beyond_places() does.
 
+  /// Whether a failure of the attempt says something of the host: nothing was answered since it began.
+  bool is_told_by(const Attempt& attempt) const { return attempt.num_answers == num_answers; }
   bool is_paused(Instant t) const { return t < paused_until; }
   /// Its breaker opened and nothing has been answered since. A host that only asked for time is alive.
   bool is_half_open() const { return num_openings > 0; }

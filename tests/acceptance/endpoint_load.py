@@ -13,7 +13,6 @@ import re
 import socket
 import subprocess
 import sys
-import threading
 import time
 
 from harness import ROOT, build, judges, require

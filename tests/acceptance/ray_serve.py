@@ -26,6 +26,7 @@ from PIL import Image
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "integration"))
 
+from cases import made_once  # noqa: E402
 from ray_bench import PATIENCE, RAY_PYTHON, RayCluster, kill, programs  # noqa: E402
 from workbench import PROGRAM, ROOT, Skipped, main, numbers_at, require, run  # noqa: E402
 
@@ -103,18 +104,7 @@ class Service:
         self.process.wait()
 
 
-@functools.cache
-def started() -> Service | Skipped:
-    try:
-        return Service("--max-replicas", "2", "--target-cost", str(TARGET_COST), "--queue-cost", "1e9", "--deadline", "86400")
-    except Skipped as reason:
-        return reason
-
-
-def the_service() -> Service:
-    if isinstance(started(), Skipped):
-        raise started()
-    return started()
+the_service = made_once(lambda: Service("--max-replicas", "2", "--target-cost", str(TARGET_COST), "--queue-cost", "1e9", "--deadline", "86400"))
 
 
 def what_would_let_others_in_is_refused() -> None:

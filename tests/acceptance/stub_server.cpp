@@ -1,8 +1,11 @@
 // The server of `darkroom serve` with a stub for its model, for the acceptance checks (endpoint_load.py): a network call takes the same
 // time however many pictures it has, and the first two pixels of a picture are the numbers of its first and last call (red x 65,536 + green
-// x 256 + blue). Says where it listens on stderr and serves until its input ends. usage: stub_server CALL_MS MAX_BATCH QUEUE_COST
-// QUEUE_COST: StepBatcherOptions::queue_cost Its input: "hold N" lets calls go on up to the N-th; answered by N once the next one waits, or
-// by "idle" where none does for a minute. "go" lets them all go on; answered by "go".
+// x 256 + blue). Says where it listens on stderr and serves until its input ends.
+//
+// usage: stub_server CALL_MS MAX_BATCH QUEUE_COST      QUEUE_COST: StepBatcherOptions::queue_cost
+//
+// Its input: "hold N" lets calls go on up to the N-th; answered by "held", and by N once the next one waits, or by "idle" where none does
+// for a minute. "go" lets them all go on; answered by "go".
 
 #include <fmt/format.h>
 

@@ -1,6 +1,7 @@
 """How a test script runs its cases and tells the gate (tools/check/run_tests.py) what it ran, and what it did not."""
 
 import contextlib
+import functools
 import json
 import os
 import pathlib
@@ -8,6 +9,10 @@ import shutil
 import sys
 import tempfile
 import time
+from collections.abc import Callable
+from typing import TypeVar
+
+Made = TypeVar("Made")
 
 
 class Skipped(Exception):
@@ -21,6 +26,25 @@ class Skipped(Exception):
 def require(condition: bool, what: str, *values) -> None:
     if not condition:
         raise AssertionError(" ".join([what, *map(str, values)]))
+
+
+def made_once(make: Callable[[], Made]) -> Callable[[], Made]:
+    """What cases share: made when the first of them asks. Errors: Skipped, told to each."""
+
+    @functools.cache
+    def made() -> Made | Skipped:
+        try:
+            return make()
+        except Skipped as skip:
+            return skip
+
+    def get() -> Made:
+        found = made()
+        if isinstance(found, Skipped):
+            raise found
+        return found
+
+    return get
 
 
 @contextlib.contextmanager

@@ -4,9 +4,9 @@
 usage: page_test.py
 """
 
+import atexit
 import base64
 import contextlib
-import functools
 import io
 import json
 import pathlib
@@ -17,7 +17,7 @@ import urllib.request
 
 import numpy as np
 
-from cases import Skipped, main, require, temporary_folder
+from cases import made_once, main, require, temporary_folder
 from serve_test import IMG2IMG, KEY, Server, base64_of, gradient, model, pixels, write_datasets
 from workbench import ROOT
 
@@ -33,19 +33,23 @@ READY = "'ready' in document.documentElement.dataset"
 HOSTILE = '<img src=x onerror="window.hacked=1"><script>window.hacked=1</script>&lt;b&gt;'
 
 
-@functools.cache
-def started_browser() -> Browser | Skipped:
-    try:
-        return Browser()
-    except Skipped as skip:
-        return skip
+def started_browser() -> Browser:
+    started = Browser()
+    atexit.register(started.__exit__)
+    return started
 
 
-def browser() -> Browser:
-    """One for all cases; each has a profile of its own."""
-    if isinstance(started_browser(), Skipped):
-        raise Skipped(str(started_browser()))
-    return started_browser()
+browser = made_once(started_browser)  # Each case has a profile of its own.
+
+
+def finished_jobs(painter: FakePainter, count: int, *fields: str) -> list[tuple]:
+    """What the next jobs ask for in these fields; each is finished before the next is taken."""
+    asked = []
+    for _ in range(count):
+        job = painter.next_job()
+        asked.append(tuple(job.request[field] for field in fields))
+        job.finish()
+    return asked
 
 
 @contextlib.contextmanager
@@ -260,11 +264,7 @@ def a_grid_is_a_labelled_table_of_pictures() -> None:
         tab.fill("#y-values", "10-20 (+10)")
         require(tab.text("#grid-count") == "2 x 3 = 6 pictures", "the count", tab.text("#grid-count"))
         tab.click("#grid-paint")
-        asked = []
-        for _ in range(6):
-            job = painter.next_job()
-            asked.append((job.request["prompt"], job.request["steps"], job.request["seed"], job.request["images"]))
-            job.finish()
+        asked = finished_jobs(painter, 6, "prompt", "steps", "seed", "images")
         require(asked == [(f"red {word}", steps, 5, 1) for steps in (10, 20) for word in ("apple", "pear", "plum, ripe")], "the cells", asked)
         tab.wait_for(f"{num_of('#grid-table td img.whole')} === 6")
         require(tab.value("[...document.querySelectorAll('#grid-table th[scope=col]')].map((one) => one.textContent)") == ["apple", "pear", "plum, ripe"], "columns")
@@ -452,11 +452,7 @@ def the_order_of_a_pair_is_hidden_until_the_vote() -> None:
         tab.fill("#vote-seed", "40")
         tab.fill("#vote-count", "2")
         tab.click("#vote-start")
-        asked = []
-        for _ in range(8):
-            job = painter.next_job()
-            asked.append((job.request["prompt"], job.request["seed"], job.request["guidance_scale"]))
-            job.finish()
+        asked = finished_jobs(painter, 8, "prompt", "seed", "guidance_scale")
         require(asked == [(prompt, seed, guidance) for prompt in ("a cat", "a dog") for seed in (40, 41) for guidance in (3, 9)], "the pairs", asked)
         shown = []
         num_kept = """import("/page/history.js").then(async ({History}) => (await new History().list()).length)"""
@@ -1059,11 +1055,7 @@ def a_grid_has_any_field_of_the_form_as_an_axis() -> None:
         tab.fill("#y-values", 'blurry, "blurry, grey", ""')
         require(tab.text("#grid-count") == "3 x 2 = 6 pictures", "the count", tab.text("#grid-count"))
         tab.click("#grid-paint")
-        asked = []
-        for _ in range(6):
-            job = painter.next_job()
-            asked.append((job.request["negative_prompt"], job.request["prompt_syntax"]))
-            job.finish()
+        asked = finished_jobs(painter, 6, "negative_prompt", "prompt_syntax")
         require(asked == [(negative, syntax) for negative in ("blurry", "blurry, grey", "") for syntax in ("weighted", "plain")], "the cells", asked)
         rows = tab.value("[...document.querySelectorAll('#grid-table th[scope=row]')].map((one) => one.textContent)")
         require(rows == ["Negative prompt blurry", "Negative prompt blurry, grey", "Negative prompt none"], "rows", rows)
@@ -1273,5 +1265,3 @@ if __name__ == "__main__":
     finally:
         if model.cache_info().currsize:
             shutil.rmtree(pathlib.Path(model()).parent, ignore_errors=True)
-        if isinstance(started_browser(), Browser):
-            started_browser().__exit__()

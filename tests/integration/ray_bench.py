@@ -1,5 +1,6 @@
 """What the tests of darkroom-ray share: a cluster of three nodes, the command, and the processes that it starts."""
 
+import atexit
 import contextlib
 import json
 import os
@@ -10,7 +11,9 @@ import signal
 import subprocess
 import tempfile
 import time
+from collections.abc import Callable
 
+from cases import made_once
 from workbench import PROGRAM, ROOT, Skipped, parent_of, require
 
 RAY_PYTHON = ROOT / ".venv-ray" / "bin" / "python"
@@ -88,6 +91,17 @@ class RayCluster:
     def run(self, *arguments, expect: int = 0) -> str:
         """Runs darkroom-ray to its end; what it said."""
         return self.start(*arguments).finish(expect)
+
+
+def cluster_of_script(*arguments, **more) -> Callable[[], RayCluster]:
+    """Started when a case asks for it first; ends with the script. Errors: Skipped, told to each."""
+
+    def start() -> RayCluster:
+        cluster = RayCluster(*arguments, **more)
+        atexit.register(cluster.close)
+        return cluster
+
+    return made_once(start)
 
 
 class Driver:

@@ -4,9 +4,7 @@
 usage: ray_driver_test.py
 """
 
-import atexit
 import contextlib
-import functools
 import json
 import os
 import pathlib
@@ -18,7 +16,7 @@ import time
 import urllib.error
 import urllib.request
 
-from ray_bench import LEAST_FREE_BYTES, PATIENCE, RAY_PYTHON, Driver, RayCluster, free_bytes
+from ray_bench import LEAST_FREE_BYTES, PATIENCE, RAY_PYTHON, Driver, RayCluster, cluster_of_script, free_bytes
 from workbench import PROGRAM, ROOT, Skipped, main, require, run, temporary_folder
 
 # Stands for the program: works until it is asked to end, and gives back what it has claimed.
@@ -119,22 +117,7 @@ def an_address_without_a_cluster_is_refused() -> None:
 # -- ray job submit ---------------------------------------------------------------------------------------------------
 
 
-@functools.cache
-def started_cluster() -> RayCluster | Skipped:
-    try:
-        cluster = RayCluster({"DARKROOM_TEST_DASHBOARD": "1"}, kinds=("cpu",))
-    except Skipped as reason:
-        return reason
-    atexit.register(cluster.close)
-    return cluster
-
-
-def job_cluster() -> RayCluster:
-    """Errors: Skipped."""
-    cluster = started_cluster()
-    if isinstance(cluster, Skipped):
-        raise cluster
-    return cluster
+job_cluster = cluster_of_script({"DARKROOM_TEST_DASHBOARD": "1"}, kinds=("cpu",))
 
 
 def variables_of_a_job() -> dict[str, str]:

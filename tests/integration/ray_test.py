@@ -16,8 +16,8 @@ import time
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from ray_bench import PATIENCE, RayCluster, hold, kill, parent_of, parts_in, programs
-from workbench import LoopbackWeb, Skipped, Workbench, digests, main, numbers_at, read_losses, require, run
+from ray_bench import PATIENCE, cluster_of_script, hold, kill, parent_of, parts_in, programs
+from workbench import LoopbackWeb, Workbench, digests, main, numbers_at, read_losses, require, run
 
 NUM_PICTURES = 96
 ROWS_PER_FILE = 4
@@ -82,21 +82,7 @@ def the_bench() -> RayBench:
     return bench
 
 
-@functools.cache
-def started_cluster() -> RayCluster | Skipped:
-    try:
-        cluster = RayCluster()
-    except Skipped as reason:
-        return reason
-    atexit.register(cluster.close)
-    return cluster
-
-
-def the_cluster() -> RayCluster:
-    cluster = started_cluster()
-    if isinstance(cluster, Skipped):
-        raise cluster
-    return cluster
+the_cluster = cluster_of_script()
 
 
 def what_the_cluster_lacks_is_refused_at_once() -> None:

@@ -326,7 +326,7 @@ TEST(request_fields, describe_what_a_reader_asks_for) {
 
 TEST(request_fields, of_texts_are_what_the_reader_wants) {
   const Json object = Json::parse(R"({"a":"12","b":"12","c":"true","d":"1.5","e":"100","f":"two","g":"true"})");
-  RequestFields fields(object, "", nullptr, FieldValues::kTexts);
+  RequestFields fields = RequestFields::of_texts(object);
   EXPECT_EQ(fields.text("a", 10), "12");
   EXPECT_EQ(fields.integer("b", 0, 20), 12);
   EXPECT_EQ(fields.boolean("c"), true);

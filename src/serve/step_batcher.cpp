@@ -268,7 +268,7 @@ void StepBatcher::give_up_all() {
 
 bool StepBatcher::await_idle(std::chrono::milliseconds patience) const {
   std::unique_lock lock(mutex_);
-  return changed_.wait_for(lock, patience, [this] { return orders_.empty() && !is_calling_; });
+  return changed_.wait_for(lock, patience, [this] { return orders_.empty() && !is_calling_ && num_untold_ == 0; });
 }
 
 std::chrono::seconds StepBatcher::retry_after() const {
@@ -359,6 +359,7 @@ void StepBatcher::end(Orders::iterator order, Result<std::vector<Image>> result,
   order->second->is_over = true;
   orders_counter(metrics_, result_name(result.status())).add();  // Before it is seen to be gone.
   ended.push_back({std::move(order->second->done), std::move(result)});
+  ++num_untold_;
   left_.push_back(std::move(order->second));
   orders_.erase(order);
   if (orders_.empty()) {
@@ -566,6 +567,11 @@ void StepBatcher::tell(std::vector<Ended>& ended) {
     } catch (const std::exception& failure) {  // An order is a boundary.
       log_error("serve: pictures could not be handed over: {}", failure.what());
     }
+  }
+  if (!ended.empty()) {
+    const std::lock_guard lock(mutex_);
+    num_untold_ -= ended.size();
+    changed_.notify_all();
   }
   ended.clear();
 }

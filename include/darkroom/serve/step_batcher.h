@@ -86,7 +86,7 @@ class StepBatcher {
   bool is_draining() const;
   /// Drains and ends every order with kUnavailable, at once, while a network call may still run.
   void give_up_all();
-  /// Waits until no order is left and no network call runs. False after `patience`.
+  /// Waits until no order is left, every `done` has returned and no network call runs. False after `patience`.
   bool await_idle(std::chrono::milliseconds patience) const;
 
   /// StepEngine::unread() of the model (null: the batcher's own engine).
@@ -161,6 +161,7 @@ class StepBatcher {
   uint64_t num_taken_ = 0;
   bool is_draining_ = false;
   bool is_calling_ = false;
+  size_t num_untold_ = 0;  // Orders that have ended and whose Done has not returned.
   // The thread's own: max_batch, or less since the machine has shown that it cannot, until more is tried again.
   size_t largest_batch_;
   Clock::Instant widen_at_ = {};

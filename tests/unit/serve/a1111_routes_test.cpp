@@ -130,6 +130,10 @@ TEST_F(webui_routes, invocations_start_from_a_picture) {
   EXPECT_THAT(streamed, AllOf(HasSubstr("event: done"), HasSubstr("\"steps\":2")));
   const std::string parameters = R"({"inputs":"x","parameters":{"num_inference_steps":4,"image":")" + picture + "\"}}";
   EXPECT_EQ(picture_of(json_of(ask(post("/invocations", parameters))), "generated_images"), input_png());
+  const std::string picture_form = R"({"inputs":")" + picture + R"(","parameters":{"prompt":"x","num_inference_steps":4}})";
+  EXPECT_EQ(body_of(ask(post("/", picture_form))), input_png());
+  EXPECT_EQ(json_of(ask(post("/invocations", picture_form)))["prompt"], "x");
+  EXPECT_THAT(ask(post("/", R"({"inputs":"%%%%","parameters":{"prompt":"x"}})")), AllOf(StartsWith("HTTP/1.1 400"), HasSubstr("inputs must be")));
   EXPECT_THAT(ask(post("/invocations", R"({"prompt":"x","image":"%%%%"})")), AllOf(StartsWith("HTTP/1.1 400"), HasSubstr("image must be")));
   const auto of_bytes = [](size_t num_bytes) {
     return "POST /invocations HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Type: application/json\r\nExpect: "

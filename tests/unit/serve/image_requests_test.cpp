@@ -84,6 +84,25 @@ TEST(image_requests, an_invocation_may_start_from_a_picture_and_have_weights) {
   EXPECT_THAT(invocation(R"({"prompt":"x"})")->inputs, testing::IsEmpty());
 }
 
+// Hugging Face's image to image, as huggingface_hub's InferenceClient.image_to_image sends it.
+TEST(image_requests, inputs_are_the_picture_where_the_prompt_is_a_parameter) {
+  const auto request = invocation(
+      R"({"inputs":"aGk=","parameters":{"prompt":"x","negative_prompt":"n","num_inference_steps":4,"guidance_scale":2,"strength":0.5,
+      "target_size":{"height":72,"width":80}}})");
+  ASSERT_TRUE(request.is_ok()) << request.status().message();
+  EXPECT_EQ(request->inputs, (std::vector<InputPicture>{{.field = "inputs", .text = "aGk=", .is_base64 = true}}));
+  const PictureSpec& picture = request->pictures.front();
+  EXPECT_EQ(picture.prompt, "x");
+  EXPECT_EQ(picture.negative, "n");
+  EXPECT_EQ(picture.num_steps, 4);
+  EXPECT_EQ(picture.strength, 0.5);
+  EXPECT_EQ(picture.width, 80);
+  EXPECT_EQ(picture.height, 72);
+  EXPECT_EQ(request->prompt_json, "\"x\"");
+  EXPECT_EQ(invocation(R"({"inputs":"aGk=","parameters":{"prompt":""}})")->inputs.size(), 1U);
+  EXPECT_THAT(invocation(R"({"inputs":"a","parameters":{"prompt":null}})")->inputs, testing::IsEmpty());
+}
+
 TEST(image_requests, what_is_left_out_is_the_models_or_diffusers) {
   const PictureSpec picture = generation(R"({"prompt":"x","seed":null})")->pictures.front();
   EXPECT_EQ(picture.width, 64);
@@ -141,6 +160,13 @@ TEST(image_requests, a_wrong_field_of_an_invocation_is_named) {
       {R"({"prompt":"a","prompt_syntax":"heavy"})", "prompt_syntax must be plain or weighted"},
       {R"({"inputs":"a","parameters":{"strength":0.5}})", "parameters.strength goes with parameters.image"},
       {R"({"inputs":"a","image":"aGk="})", "no such field: image"},
+      {R"({"inputs":"","parameters":{"prompt":"x"}})", "inputs must be"},
+      {R"({"inputs":5,"parameters":{"prompt":"x"}})", "inputs must be"},
+      {R"({"inputs":"http://127.0.0.1/x.png","parameters":{"prompt":"x"}})", "inputs"},
+      {R"({"inputs":"aGk=","parameters":{"prompt":5}})", "parameters.prompt must be a text"},
+      {R"({"inputs":"aGk=","parameters":{"prompt":"x","image":"aGk="}})", "no such field: parameters.image"},
+      {R"({"inputs":"aGk=","parameters":{"prompt":"x","strength":0.01}})", "parameters.strength must leave at least one of the steps"},
+      {R"({"inputs":"aGk=","parameters":{"prompt":"x"},"image":"aGk="})", "no such field: image"},
       {R"({"prompt":[]})", "prompt"},
       {R"({"prompt":["a",1]})", "prompt"},
       {R"({"prompt":"a","width":65})", "width must be a multiple of 8, got: 65"},

@@ -538,8 +538,8 @@ TEST_F(step_batcher, giving_up_tells_everybody_while_a_call_still_runs) {
 TEST_F(step_batcher, is_idle_only_when_everybody_has_been_told) {
   start();
   std::promise<bool> was_idle;
-  const Status taken =
-      batcher_->submit(order_of({stub_picture("last", 1)}), [&](const Outcome&) { was_idle.set_value(batcher_->await_idle(milliseconds(0))); });
+  const Status taken = batcher_->submit(order_of({stub_picture("last", 1)}),
+                                        [&](const Outcome&) { was_idle.set_value(batcher_->await_idle(milliseconds(0))); });
   ASSERT_TRUE(taken.is_ok());
   EXPECT_FALSE(was_idle.get_future().get());
   EXPECT_TRUE(batcher_->await_idle(seconds(60)));

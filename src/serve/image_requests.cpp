@@ -22,11 +22,10 @@ namespace {
 constexpr int64_t kImageBytes = 3;    // Of a pixel. PNG needs a few more where nothing can be compressed, JPEG less.
 constexpr int64_t kNestedBytes = 14;  // Of a pixel, at most: "[255,255,255],".
 
-// What both forms of invocations have alike; image and strength are those of diffusers' pipelines and JumpStart's models.
+// What all forms of invocations have alike.
 void read_own_fields(RequestFields& fields, const RequestLimits& limits, WantedPictures& wanted) {
   wanted.settings.preview_every = static_cast<int>(fields.integer("preview_every", 0, limits.max_steps).value_or(0));
   read_prompt_syntax(fields, wanted.settings);
-  wanted.inputs = read_start(fields, "image", wanted.settings);
   fields.only("mask_image", {});
 }
 
@@ -44,6 +43,7 @@ WantedPictures read_prompt_form(RequestFields& fields, const ModelFacts& model, 
   wanted.images_per_prompt = fields.integer("num_images_per_prompt", 1, limits.max_images).value_or(1);
   settings.seed = fields.seed("seed").value_or(draw_seed());
   read_own_fields(fields, limits, wanted);
+  wanted.inputs = read_start(fields, "image", settings);  // As in diffusers' pipelines and JumpStart's models.
   read_model(fields, model);
   return wanted;
 }
@@ -76,9 +76,60 @@ WantedPictures read_inputs_form(RequestFields& fields, const ModelFacts& model, 
     wanted.prompts = {*prompt};
   }
   wanted.settings.seed = draw_seed();
-  fields.object("parameters", [&](RequestFields& parameters) { read_parameters(parameters, model, limits, wanted); });
+  fields.object("parameters", [&](RequestFields& parameters) {
+    read_parameters(parameters, model, limits, wanted);
+    wanted.inputs = read_start(parameters, "image", wanted.settings);
+  });
   read_model(fields, model);
   return wanted;
+}
+
+// Hugging Face's image to image: `inputs` is the picture, and the prompt is among the parameters.
+WantedPictures read_picture_form(RequestFields& fields, const ModelFacts& model, const RequestLimits& limits) {
+  WantedPictures wanted{.settings = default_picture(model, limits)};
+  PictureSpec& settings = wanted.settings;
+  settings.seed = draw_seed();
+  fields.need("inputs");
+  fields.need("parameters");
+  fields.object("parameters", [&](RequestFields& parameters) {
+    parameters.need("prompt");
+    wanted.prompts = {parameters.text("prompt", limits.max_text_bytes).value_or("")};
+    read_parameters(parameters, model, limits, wanted);
+    settings.strength = parameters.number("strength", 0, 1).value_or(settings.strength);
+    check_strength(parameters, "strength", settings);
+  });
+  wanted.inputs = read_picture(fields, "inputs");
+  read_model(fields, model);
+  return wanted;
+}
+
+/// Who has written the body of an invocation, by the fields that it has.
+enum class InvocationForm { kPrompt, kInputs, kPicture };
+
+InvocationForm form_of(const nlohmann::json& object) {
+  const auto has = [](const nlohmann::json& fields, const char* name) { return fields.contains(name) && !fields[name].is_null(); };
+  if (has(object, "prompt") || !has(object, "inputs")) {
+    return InvocationForm::kPrompt;
+  }
+  const bool has_prompt = has(object, "parameters") && has(object["parameters"], "prompt");
+  return has_prompt ? InvocationForm::kPicture : InvocationForm::kInputs;
+}
+
+WantedPictures read_form(InvocationForm form, RequestFields& fields, const ModelFacts& model, const RequestLimits& limits) {
+  switch (form) {
+    case InvocationForm::kPrompt:
+      return read_prompt_form(fields, model, limits);
+    case InvocationForm::kInputs:
+      return read_inputs_form(fields, model, limits);
+    case InvocationForm::kPicture:
+      break;
+  }
+  return read_picture_form(fields, model, limits);
+}
+
+const nlohmann::json& prompt_of(InvocationForm form, const nlohmann::json& object) {
+  const bool is_picture = form == InvocationForm::kPicture;
+  return is_picture ? object["parameters"]["prompt"] : object[form == InvocationForm::kPrompt ? "prompt" : "inputs"];
 }
 
 /// A type without its weight, character set and the like: "application/json;png" of "application/json;png;charset=utf-8;q=0.9".
@@ -288,16 +339,15 @@ OpenAiFields read_openai_fields(RequestFields& fields, const ModelFacts& model, 
 Result<ImageRequest> read_invocation(std::string_view body, std::string_view accept, const ModelFacts& model, const RequestLimits& limits) {
   DARKROOM_ASSIGN_OR_RETURN(const nlohmann::json object, read_json_object(body));
   RequestFields fields(object, "");
-  const auto has = [&](const char* name) { return object.contains(name) && !object[name].is_null(); };
-  const bool is_prompt_form = has("prompt") || !has("inputs");
-  WantedPictures wanted = is_prompt_form ? read_prompt_form(fields, model, limits) : read_inputs_form(fields, model, limits);
+  const InvocationForm form = form_of(object);
+  WantedPictures wanted = read_form(form, fields, model, limits);
   fields.refuse_others();
   DARKROOM_RETURN_IF_ERROR(fields.failure());
   if (wanted.prompts.empty()) {
     return Status::invalid_argument("the request says not what to paint: it needs the field prompt or inputs");
   }
   DARKROOM_ASSIGN_OR_RETURN(ImageRequest request,
-                            invocation_of(wanted, object[is_prompt_form ? "prompt" : "inputs"], accept, is_prompt_form, limits));
+                            invocation_of(wanted, prompt_of(form, object), accept, form == InvocationForm::kPrompt, limits));
   request.inputs = std::move(wanted.inputs);
   return request;
 }
@@ -392,11 +442,14 @@ HttpHeaders reply_headers(const ImageRequest& request) {
 }
 
 nlohmann::json invocation_schema(const ModelFacts& model, const RequestLimits& limits) {
-  nlohmann::json prompt_form = described_fields([&](RequestFields& fields) { read_prompt_form(fields, model, limits); });
-  nlohmann::json inputs_form = described_fields([&](RequestFields& fields) { read_inputs_form(fields, model, limits); });
+  const auto described = [&](InvocationForm form) {
+    return described_fields([&](RequestFields& fields) { read_form(form, fields, model, limits); });
+  };
+  nlohmann::json prompt_form = described(InvocationForm::kPrompt);
+  nlohmann::json inputs_form = described(InvocationForm::kInputs);
   prompt_form["required"] = {"prompt"};
   inputs_form["required"] = {"inputs"};
-  return {{"oneOf", {prompt_form, inputs_form}}};
+  return {{"oneOf", {prompt_form, inputs_form, described(InvocationForm::kPicture)}}};
 }
 
 nlohmann::json text_invocation_schema(const RequestLimits& limits) {

@@ -55,26 +55,33 @@ void read_prompt_syntax(RequestFields& fields, PictureSpec& settings) {
   settings.has_weight_syntax = syntax == "weighted";
 }
 
-std::vector<InputPicture> read_start(RequestFields& fields, const char* name, PictureSpec& settings) {
+std::vector<InputPicture> read_picture(RequestFields& fields, const char* name) {
   std::optional<std::string> text = fields.text(name, kMaxPictureBodyBytes);  // A body is no longer.
   fields.describe(name, {{"contentEncoding", "base64"}});
-  const auto strength = fields.number("strength", 0, 1);
-  if (strength && !text) {
-    fields.fail(Status::invalid_argument(
-        fmt::format("{} goes with {}; leave it out, or give a picture to start from, got:", fields.shown("strength"), fields.shown(name)),
-        *strength));
-  }
-  settings.strength = strength.value_or(settings.strength);
   if (!text) {
     return {};
   }
-  check_strength(fields, "strength", settings);
   auto picture = read_picture_text(fields.shown(name), *std::move(text));
   if (!picture.is_ok()) {
     fields.fail(picture.status());
     return {};
   }
   return {*std::move(picture)};
+}
+
+std::vector<InputPicture> read_start(RequestFields& fields, const char* name, PictureSpec& settings) {
+  std::vector<InputPicture> picture = read_picture(fields, name);
+  const auto strength = fields.number("strength", 0, 1);
+  if (strength && picture.empty()) {
+    fields.fail(Status::invalid_argument(
+        fmt::format("{} goes with {}; leave it out, or give a picture to start from, got:", fields.shown("strength"), fields.shown(name)),
+        *strength));
+  }
+  settings.strength = strength.value_or(settings.strength);
+  if (!picture.empty()) {
+    check_strength(fields, "strength", settings);
+  }
+  return picture;
 }
 
 void check_strength(RequestFields& fields, const char* name, const PictureSpec& settings) {

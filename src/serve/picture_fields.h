@@ -39,7 +39,9 @@ void read_side(RequestFields& fields, const char* name, const ModelFacts& model,
 void read_sampler(RequestFields& fields, const char* name, const ModelFacts& model, std::string& sampler);
 /// The field `prompt_syntax`: plain, or weighted.
 void read_prompt_syntax(RequestFields& fields, PictureSpec& settings);
-/// The picture to start from, in a field with its base64, and how far from it, in `strength`; empty: none is given.
+/// The picture to start from, in a field with its base64; empty: none is given.
+std::vector<InputPicture> read_picture(RequestFields& fields, const char* name);
+/// The same, and how far from it, in `strength`.
 std::vector<InputPicture> read_start(RequestFields& fields, const char* name, PictureSpec& settings);
 /// Refuses the strength that the field `name` gave, where it leaves none of the steps.
 void check_strength(RequestFields& fields, const char* name, const PictureSpec& settings);

@@ -3,8 +3,9 @@
 
   clients_parity.py --darkroom build/darkroom --model models/tiny
 
-Clients: boto3's sagemaker-runtime, openai (streams and edits, too), huggingface_hub's InferenceClient, tritonclient's health and metadata
-calls, webuiapi (text to image, image to image, settings in PNGs, options, progress), curl; openapi-spec-validator reads the OpenAPI document.
+Clients: boto3's sagemaker-runtime, openai (streams and edits, too), huggingface_hub's InferenceClient (text to image, image to image),
+tritonclient's health and metadata calls, webuiapi (text to image, image to image, settings in PNGs, options, progress), curl;
+openapi-spec-validator reads the OpenAPI document.
 Runs in .venv-clients (requirements/clients.txt). SageMaker's own front end, which maps /endpoints/NAME/invocations to /invocations, is played
 by a small proxy; the clients' calls are as their manuals have them. A client that is not installed is named and counts as a difference. Exits
 1 on a difference.
@@ -206,6 +207,20 @@ def ask_huggingface_hub(port: int) -> np.ndarray:
     return pixels(client.text_to_image(PROMPT, num_inference_steps=STEPS, seed=SEED, width=64, height=64))
 
 
+def ask_huggingface_hub_from_a_picture(port: int) -> np.ndarray:
+    import huggingface_hub
+
+    client = huggingface_hub.InferenceClient(model=f"http://127.0.0.1:{port}", token=KEY)
+    sides = huggingface_hub.ImageToImageTargetSize(width=64, height=64)
+    common = {"prompt": PROMPT, "num_inference_steps": STEPS, "seed": SEED, "target_size": sides}
+    try:
+        client.image_to_image(b"no picture", **common)
+        raise AssertionError("what is no picture was served")
+    except huggingface_hub.errors.HfHubHTTPError as error:
+        assert error.response.status_code == 400, error
+    return pixels(client.image_to_image(input_picture(), strength=STRENGTH, **common))
+
+
 def ask_openai_edits(port: int) -> np.ndarray:
     import openai
 
@@ -307,6 +322,7 @@ def main() -> None:
     wanted, wanted_from_picture = painted
     clients: list[tuple[Callable[[int], np.ndarray | None], np.ndarray]] = [
         *((client, wanted) for client in (ask_boto3, ask_openai, ask_huggingface_hub, ask_webuiapi, ask_tritonclient, ask_openapi_spec_validator, ask_curl)),
+        (ask_huggingface_hub_from_a_picture, wanted_from_picture),
         (ask_openai_edits, wanted_from_picture),
         (ask_webuiapi_from_a_picture, wanted_from_picture),
     ]

@@ -133,7 +133,8 @@ TEST_F(webui_routes, invocations_start_from_a_picture) {
   const std::string picture_form = R"({"inputs":")" + picture + R"(","parameters":{"prompt":"x","num_inference_steps":4}})";
   EXPECT_EQ(body_of(ask(post("/", picture_form))), input_png());
   EXPECT_EQ(json_of(ask(post("/invocations", picture_form)))["prompt"], "x");
-  EXPECT_THAT(ask(post("/", R"({"inputs":"%%%%","parameters":{"prompt":"x"}})")), AllOf(StartsWith("HTTP/1.1 400"), HasSubstr("inputs must be")));
+  EXPECT_THAT(ask(post("/", R"({"inputs":"%%%%","parameters":{"prompt":"x"}})")),
+              AllOf(StartsWith("HTTP/1.1 400"), HasSubstr("inputs must be")));
   EXPECT_THAT(ask(post("/invocations", R"({"prompt":"x","image":"%%%%"})")), AllOf(StartsWith("HTTP/1.1 400"), HasSubstr("image must be")));
   const auto of_bytes = [](size_t num_bytes) {
     return "POST /invocations HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Type: application/json\r\nExpect: "

@@ -13,6 +13,7 @@ import pathlib
 import signal
 import subprocess
 import sys
+import tempfile
 
 from pyarrow.parquet import read_table
 from ranks_test import finish, read_until
@@ -339,6 +340,28 @@ def a_device_that_is_not_there_is_an_error_that_says_why() -> None:
     require(done.returncode != 0 and "runtime.device" in done.stderr, "the recipe's device is not used", done.returncode, done.stderr[-2000:])
 
 
+def compute_sanitizers_tools_see_each_tensor_as_an_allocation_of_its_own() -> None:
+    """The stages of gpu_check.sh with a stand-in of the tool, which tells how it was called, and of plugin_test."""
+    with tempfile.TemporaryDirectory() as folder:
+        place = pathlib.Path(folder)
+        for name, text in (("compute-sanitizer", 'echo "cache $PYTORCH_NO_CUDA_MEMORY_CACHING $*"; shift 4; "$@"; echo "===== ERROR SUMMARY: 0 errors"'),
+                           ("plugin_test", 'echo "$(cat $0.says)"')):  # fmt: skip
+            (place / name).write_text(f"#!/bin/sh\n{text}\n")
+            (place / name).chmod(0o755)
+        environment = {**os.environ, "PATH": f"{folder}:{os.environ['PATH']}", "GPU_CHECK_BUILD": folder}
+
+        def check(stage: str, says: str) -> subprocess.CompletedProcess:
+            (place / "plugin_test.says").write_text(says)
+            return subprocess.run(["bash", "tools/gpu/gpu_check.sh", stage, "--out", folder], capture_output=True, text=True, cwd=ROOT, env=environment)
+
+        for tool in ("memcheck", "racecheck", "initcheck", "synccheck"):
+            done = check(f"sanitize-{tool}", "10 passed, 0 failed, 0 skipped")
+            require(done.returncode == 0 and f"| {tool} | ERROR SUMMARY: 0 errors |" in done.stdout, "the stage failed", tool, done.stdout, done.stderr)
+            log = (place / f"{tool}.log").read_text()
+            require(f"cache 1 --tool {tool} --error-exitcode 1 {folder}/plugin_test kernel" in log, "the tool was called otherwise", log)
+        require(check("sanitize-memcheck", "0 passed, 0 failed, 10 skipped").returncode == 1, "checks that were skipped count as clean")
+
+
 if __name__ == "__main__":
     main(
         [
@@ -361,5 +384,6 @@ if __name__ == "__main__":
             a_stop_in_a_checkpoints_step_ends_ranks_whose_run_folder_is_on_a_store,
             ranks_of_one_machine_want_a_gpu_each,
             a_device_that_is_not_there_is_an_error_that_says_why,
+            compute_sanitizers_tools_see_each_tensor_as_an_allocation_of_its_own,
         ]
     )

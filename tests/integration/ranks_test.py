@@ -248,7 +248,8 @@ def torchrun_starts_the_ranks() -> None:
     tried = {python: subprocess.run([python, "-c", "import torch.distributed.run"], capture_output=True, text=True) for python in pythons}
     python = next((python for python in pythons if tried[python].returncode == 0), None)
     if python is None:
-        raise Skipped(f"torchrun does not start in this Python, nor is there one in DARKROOM_PEERS: {tried[sys.executable].stderr.strip().splitlines()[-1]}")
+        raise Skipped("torchrun wants torch's Python with NVIDIA's libraries, 1.9 GB: `make parity`, or name a Python in DARKROOM_PEERS; "
+                      f"here {tried[sys.executable].stderr.strip().splitlines()[-1]}")  # fmt: skip
     bench = the_bench()
     launcher = [python, "-m", "torch.distributed.run", "--standalone", "--no-python", "--nproc-per-node", "2", "--max-restarts", "0"]
     launch([*launcher, str(PROGRAM), *bench.command("torchrun")])

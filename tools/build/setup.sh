@@ -102,7 +102,7 @@ install_test_packages() {
   [ ${#missing[@]} -gt 0 ] || return 0
   [ "$(id -u)" -eq 0 ] || as_root=(sudo -n)
   "${as_root[@]}" apt-get update -qq || say "apt-get update failed; the lists of before are used"
-  say "installing ${missing[*]} (up to 350 MB) for the checks on a real S3 server, in a real browser and on a real Prometheus, and the sanitizers"
+  say "installing ${missing[*]} (up to 370 MB) for the checks on a real S3 server, in a real browser, on a real Prometheus and under mpirun, and the sanitizers"
   install_packages "setup: packages of the tests" "$logs/apt_test.log" "${missing[@]}" ||
     say "they could not be installed ($logs/apt_test.log); those checks will be skipped, and g++ builds for the sanitizers"
 }

@@ -114,7 +114,7 @@ SERVICE = ("serve",)
 # Of the cluster. The program does not see them.
 CLUSTER_FLAGS = (
     ClusterFlag("--address", "HOST:PORT", "of the Ray cluster; auto: one that runs on this machine (RAY_ADDRESS; else a Ray of its own that ends with the command)"),
-    ClusterFlag("--cluster-config", "FILE.yaml", "of `ray up` (on its head ~/ray_bootstrap_config.yaml): nodes that an autoscaler may bring count as if they were there"),
+    ClusterFlag("--cluster-config", "FILE.yaml", "of `ray up` (on its head ~/ray_bootstrap_config.yaml): nodes that it may bring count as if they were there (those of the autoscaler that runs on the cluster's head)"),
     ClusterFlag("--num-cpus-per-task", "X", "CPUs that Ray reserves for a task, an encoder, a rank or a trial (1)", read=amount),
     ClusterFlag("--num-gpus-per-task", "X", "GPUs of the same (0)", read=amount),
     ClusterFlag("--memory-per-task", "BYTES", "memory of the same (nothing reserved)", read=byte_count),
@@ -354,7 +354,7 @@ def transformers_of(cluster: dict[str, object], program: str, folder: str) -> Re
         resources=cluster.get("--transformer-resources", {}),
         labels=cluster.get("--transformer-label", {}),
     )
-    return Request("transformer", ("--num-workers", str(each)), placement, num_workers=-(-int(total) // each), program=program, folder=folder, cluster_config=str(cluster.get("--cluster-config", "")),
+    return Request("transformer", ("--num-workers", str(each)), placement, num_workers=-(-int(total) // each), program=program, folder=folder,
                    trace_file=str(cluster.get("--trace-file", "")))
 
 
@@ -416,7 +416,7 @@ def encoders_of(cluster: dict[str, object], program: str, folder: str) -> Reques
     words = ["--num-encoders" if word == "--num-transformers" else word for word in words]  # Slices that one works on at a time.
     for name, theirs in (("--batch-size", "--encoder-batch-size"), ("--device", "--encoder-device")):
         words += [name, str(cluster[theirs])] if theirs in cluster else []
-    return Request("encoder", tuple(words), placement_of(own, cpus), num_workers=int(cluster.get("--num-encoders", 1)), program=program, folder=folder, cluster_config=str(cluster.get("--cluster-config", "")))
+    return Request("encoder", tuple(words), placement_of(own, cpus), num_workers=int(cluster.get("--num-encoders", 1)), program=program, folder=folder)
 
 
 def read_request(verb: str, words: list[str], folder: str, default_program: str = "") -> Request:

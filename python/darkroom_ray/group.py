@@ -13,8 +13,8 @@ from ray.train.v2.api.data_parallel_trainer import DataParallelTrainer
 
 from darkroom_ray.group_size import GroupSize, LossCount, NoRoom
 from darkroom_ray.item_job import first_line
+from darkroom_ray.nodes import free_nodes
 from darkroom_ray.preflight import Node, described, room_in, take_places, with_amounts
-from darkroom_ray.probe import free_nodes
 from darkroom_ray.request import Request
 from darkroom_ray.run_notes import told
 

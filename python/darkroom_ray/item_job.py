@@ -11,8 +11,8 @@ from darkroom_ray.flags import Refused
 from darkroom_ray.item_workers import Encoders, Tasks
 from darkroom_ray.items import ItemBook, ItemFailed, pause_after
 from darkroom_ray.measured import JobMeasures
+from darkroom_ray.nodes import nodes_of
 from darkroom_ray.preflight import Node, room_in
-from darkroom_ray.probe import nodes_of
 from darkroom_ray.program import EXIT_USAGE, ProgramFailed
 from darkroom_ray.progress import Progress, items_text
 from darkroom_ray.request import Placement, Request

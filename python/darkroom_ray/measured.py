@@ -4,7 +4,7 @@
 def restart_counter(verb: str):
     from ray.util.metrics import Counter
 
-    made = Counter("darkroom_ray_restarts_total", description="Workers that were lost and replaced; of ranks the starts of their group after the first.", tag_keys=("verb",))
+    made = Counter("darkroom_ray_restarts_total", description="Workers, encoders and trials that were lost and replaced; of ranks the starts of their group after the first.", tag_keys=("verb",))
     made.set_default_tags({"verb": verb})
     return made
 

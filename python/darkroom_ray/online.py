@@ -17,9 +17,10 @@ from darkroom_ray.cluster import actor_here
 from darkroom_ray.flags import Refused
 from darkroom_ray.item_job import cause_of, first_line
 from darkroom_ray.items import pause_after
-from darkroom_ray.node_types import with_coming
+from darkroom_ray.measured import restart_counter
+from darkroom_ray.nodes import nodes_of, with_coming
 from darkroom_ray.preflight import Node, check_both, places_beside
-from darkroom_ray.probe import nodes_of, refuse
+from darkroom_ray.probe import refuse
 from darkroom_ray.program import start_child, stop_program
 from darkroom_ray.program_log import ProgramLog, log_folder
 from darkroom_ray.request import Placement, Request
@@ -224,11 +225,13 @@ class EncoderKeeper:
     """Keeps the seats filled, on a thread of its own, and the book true. An encoder whose program refuses its command line, or that is lost
     too often, ends the run: the notes of the ranks hear why."""
 
-    def __init__(self, ray, request: Request, given: dict[str, list[str]], book, token: str, places: list[Node] | None = None) -> None:
+    def __init__(self, ray, request: Request, given: dict[str, list[str]], book, token: str, places: list[Node] | None = None, restarts=None) -> None:
+        """`restarts`: a counter of Ray's metrics."""
         self.ray = ray
         self.request = request
         self.book = book
         self.losses = 0
+        self._restarts = restarts
         self.failure: tuple[int, str] | None = None  # What ends the run.
         self._is_over = threading.Event()
         self._notes = None
@@ -330,6 +333,8 @@ class EncoderKeeper:
         self.tell_book()
         if 0 <= self.request.max_failures < seat.losses:
             return 1, f"{self.name_of(seat)} was lost more often than --max-failures {self.request.max_failures} allows, not having served for {STEADY_SECONDS / 60:.0f} minutes between; the last time: {lost}"
+        if self._restarts:
+            self._restarts.inc(1)
         seat.clear()
         pause = pause_after(seat.losses)
         seat.fill_at = time.monotonic() + pause
@@ -389,7 +394,7 @@ def start_transformers(ray, request: Request, given: dict[str, list[str]]) -> tu
     """Those of a process job, kept until the keeper's end()."""
     token = os.environ.get(TOKEN) or secrets.token_hex(32)
     book = make_book(ray)
-    keeper = EncoderKeeper(ray, request, given, book, token, places_beside(nodes_of(ray), request))
+    keeper = EncoderKeeper(ray, request, given, book, token, places_beside(nodes_of(ray), request), restart_counter(served_by(request).verb))
     keeper.begin()
     return keeper, EncoderAccess(book, token)
 
@@ -398,7 +403,7 @@ def train_online(ray, request: Request, given: dict[str, list[str]], stop: StopW
     """Exit code and summary. Errors: JobFailed, Stopped."""
     token = os.environ.get(TOKEN) or secrets.token_hex(32)
     book = make_book(ray)
-    keeper = EncoderKeeper(ray, request, given, book, token, places_beside(nodes_of(ray), request))
+    keeper = EncoderKeeper(ray, request, given, book, token, places_beside(nodes_of(ray), request), restart_counter(served_by(request).verb))
     try:
         code, summary = train(ray, request, given, stop, EncoderAccess(book, token), keeper.begin)
         summary["train"]["cluster"] |= {"encoders": request.encoders.num_workers, "encoders_lost": keeper.losses}

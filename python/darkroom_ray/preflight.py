@@ -38,7 +38,7 @@ class Node:
     machine: str = ""  # An id that two nodes of one machine share.
     answers: bool = True  # The probe came back.
     versions: dict[str, str] = dataclasses.field(default_factory=dict)  # Of darkroom, ray, python, torch, pyarrow; "": it is not there.
-    problem: str = ""  # Why the program does not start there.
+    problem: str = ""  # Why the program does not start there, or why a probe does not.
     has_folder: bool = True  # The driver's working folder is there.
     paths: tuple[SeenPath, ...] = ()
     node_id: str = ""  # Ray's.
@@ -255,7 +255,9 @@ def check_resources(nodes: list[Node], request: Request) -> list[str]:
 def check_programs(nodes: list[Node], of_command: dict[str, str]) -> Iterator[str]:
     """`of_command`: versions where the command runs."""
     for node in nodes:
-        if not node.answers:
+        if not node.answers and node.problem:
+            yield f"node {node.name} cannot be looked at: {node.problem}; look at it with `ray status` and in Ray's logs there, or take it out of the cluster"
+        elif not node.answers:
             yield f"node {node.name} does not answer: a probe was not run there within its time; look at it with `ray status`, take it out of the cluster, or give a busy one longer (DARKROOM_RAY_PROBE_SECONDS=600)"
         elif node.problem:
             yield f"node {node.name} cannot run the program: {node.problem}"

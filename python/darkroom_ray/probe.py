@@ -8,7 +8,6 @@ import json
 import os
 import pathlib
 import platform
-import re
 import secrets
 import subprocess
 import tempfile
@@ -17,11 +16,13 @@ import tomllib
 from collections.abc import Callable
 
 from darkroom_ray.flags import RUNS, Refused
-from darkroom_ray.node_types import with_coming
+from darkroom_ray.item_job import cause_of, first_line
+from darkroom_ray.nodes import nodes_of, staying_ids, with_coming
+from darkroom_ray.places import Places, places_of
 from darkroom_ray.preflight import Node, SeenPath, candidates, check_amounts, check_probes, check_resources, listed
 from darkroom_ray.program import NO_GPU, find_program, program_version
 from darkroom_ray.progress import say
-from darkroom_ray.request import Request, path_on_disk, without_secrets
+from darkroom_ray.request import Request, without_secrets
 
 # What is wrong where nodes have answered by then is told then: a refusal comes within ten seconds.
 PROBE_SECONDS = 7.0
@@ -29,51 +30,10 @@ PROBE_SECONDS = 7.0
 SILENCE_SECONDS = 120.0
 REMOVE_SECONDS = 1.0  # That a node has to take its nonces away.
 STORE_SECONDS = 5.0  # That a store has to answer a node.
-PATTERN = re.compile(r"[*?\[]")
-STORES = ("s3://", "hf://")
-SETTINGS = re.compile(r"\?[^?]*=.*$")  # Of an address of a store; another ? is of a pattern.
 NOTHING_THERE = "nothing has that name yet"  # As the program says of a place of S3 (apps/darkroom/doctor/stores.cpp).
 # Of the driver's machine, where other packages compute nothing: a head without GPUs may have another torch.
 DRIVER_PACKAGES = ("darkroom", "ray", "python")
 NONCE_PREFIX = "_tmp.probe-"  # What begins with _tmp is no data (docs/formats/commit.md).
-
-# Flags and positionals that name places, by verb: what is read, and what is written.
-READ_PLACES = {
-    "download": ("--metadata", "--deny-list"),
-    "process": ("RAW_URI", "--model"),
-    "train": ("RECIPE.toml", "--data", "--model", "--validation", "--init-from"),
-    "online": ("RECIPE.toml", "--raw-data", "--model", "--validation", "--init-from"),
-    "encoder": ("RECIPE.toml", "--raw-data", "--model"),
-    "transformer": ("RAW_URI",),
-    "tune": ("--data", "--raw-data", "--model", "--validation"),  # The recipe lies in the output folder for the trials.
-    "sample": ("--model", "--prompts-file", "--jobs", "--frozen", "--init-image"),
-    "serve": ("MODEL", "--keys", "--frozen"),
-}
-WRITTEN_PLACES = {"download": ("OUTPUT_URI",), "process": ("OUTPUT_URI",), "train": ("--output",), "online": ("--output",), "tune": ("--output",), "encoder": (), "transformer": (), "sample": ("--output",), "serve": ()}
-
-
-def local_paths(given: dict[str, list[str]], names: tuple[str, ...]) -> list[str]:
-    """Those of the places that lie on a disk, as paths; of a pattern its folder."""
-    paths = []
-    for name in names:
-        for path in filter(None, map(path_on_disk, given.get(name, []))):
-            paths.append(folder_of_pattern(path) if PATTERN.search(path) else path)
-    return paths
-
-
-def folder_of_pattern(word: str) -> str:
-    """The folder below which all names lie that a pattern stands for."""
-    return os.path.dirname(PATTERN.split(word)[0]) or "."
-
-
-def store_places(given: dict[str, list[str]], names: tuple[str, ...]) -> list[str]:
-    """Those of the places that lie on a store; of a pattern its folder."""
-    places = []
-    for uri in (uri for name in names for uri in given.get(name, []) if uri.startswith(STORES)):
-        settings = found[0] if (found := SETTINGS.search(uri)) else ""
-        place = uri.removesuffix(settings)
-        places.append((folder_of_pattern(place) if PATTERN.search(place) else place) + settings)
-    return places
 
 
 def versions_here(program: str) -> dict[str, str]:
@@ -111,21 +71,6 @@ def look_at_stores(program: str, read: list[str], written: list[str], seconds: f
     with concurrent.futures.ThreadPoolExecutor() as pool:
         looks = [pool.submit(look_at_store, program, uri, is_read, seconds) for is_read, uris in ((True, read), (False, written)) for uri in uris]
         return [look.result() for look in looks]
-
-
-@dataclasses.dataclass(frozen=True)
-class Places:
-    """Of a command line: paths on a disk, and addresses on stores."""
-
-    read: list[str]
-    written: list[str]
-    read_stores: list[str] = dataclasses.field(default_factory=list)
-    written_stores: list[str] = dataclasses.field(default_factory=list)
-
-
-def places_of(request: Request, given: dict[str, list[str]]) -> Places:
-    read, written = READ_PLACES[request.verb], WRITTEN_PLACES[request.verb]
-    return Places(local_paths(given, read), local_paths(given, written), store_places(given, read), store_places(given, written))
 
 
 def look_at_program(request: Request, places: Places, seconds: float) -> dict:
@@ -186,7 +131,8 @@ class Nonce:
 
     def remove(self) -> None:
         for name in self.files:
-            os.unlink(name)
+            with contextlib.suppress(OSError):  # Somebody has taken it away.
+                os.unlink(name)
         for folder in self.made:
             try:
                 os.rmdir(folder)
@@ -215,24 +161,6 @@ class Look:
 
     def at_disk(self, nonce: str) -> dict:
         return look_at_disk(self._request, self._places, nonce)
-
-
-def nodes_of(ray) -> list[Node]:
-    """As Ray describes them."""
-
-    def described(node: dict) -> Node:
-        name = f"{node['NodeManagerAddress']} ({node['NodeID'][:8]})"
-        labels = dict(node.get("Labels") or {})
-        return Node(name=name, address=node["NodeManagerAddress"], resources=dict(node["Resources"]), labels=labels, node_id=node["NodeID"])
-
-    return [described(node) for node in ray.nodes() if node["Alive"]]
-
-
-def free_nodes(ray) -> list[Node]:
-    """Those that are alive and stay, with what nobody holds of them at the moment; Ray's word of it lags behind by moments."""
-    free = ray._private.state.available_resources_per_node()
-    draining = ray._private.state.state.get_draining_nodes()
-    return [dataclasses.replace(node, resources=free.get(node.node_id, {})) for node in nodes_of(ray) if node.node_id not in draining]
 
 
 def gradient_groups(given: dict[str, list[str]]) -> int | None:
@@ -290,22 +218,27 @@ def probe_nodes(ray, request: Request, nodes: list[Node], places: Places, until:
                 say(f"waiting for {listed(silent)} to answer")
             found = found_by(until.end)
         return found
-    except ray.exceptions.RayError:
-        return [with_facts(ray, nodes[0], ()), *nodes[1:]]
+    except ray.exceptions.RayError as error:
+        return [dataclasses.replace(nodes[0], answers=False, problem=why_silent(ray, error)), *nodes[1:]]
     finally:
         with contextlib.suppress(ray.exceptions.RayError):  # Its node went, and is told of.
             ray.get(looks[0].remove_nonce.remote(), timeout=REMOVE_SECONDS + seconds_left(until.refusal))
-            for look in looks:
+        for look in looks:
+            with contextlib.suppress(ray.exceptions.RayError):
                 ray.kill(look)
+
+
+def why_silent(ray, error: Exception) -> str:
+    """What Ray says of a look that came to nothing; "": it has not come yet."""
+    return "" if isinstance(error, ray.exceptions.GetTimeoutError) else first_line(cause_of(error))
 
 
 def with_facts(ray, node: Node, replies: tuple) -> Node:
     """`replies`: none where they have not come."""
-    found: list[dict] = []
     try:
-        found = [ray.get(reply) for reply in replies]
-    except ray.exceptions.RayError:
-        pass  # Its node went meanwhile.
+        found: list[dict] = [ray.get(reply) for reply in replies]
+    except ray.exceptions.RayError as error:  # Its node went meanwhile, say, or its worker did not start.
+        return dataclasses.replace(node, answers=False, problem=why_silent(ray, error))
     if not found:
         return dataclasses.replace(node, answers=False)
     facts = {name: value for one in found for name, value in one.items()}
@@ -318,25 +251,38 @@ def refuse(problems: list[str]) -> None:
         raise Refused("nothing was begun:\n" + "\n".join(f"  - {problem}" for problem in problems))
 
 
+def problems_of_room(request: Request, given: dict[str, list[str]], nodes: list[Node]) -> list[str]:
+    groups = gradient_groups(given) if request.verb in RUNS else None
+    return [*check_amounts(request, given, groups), *check_resources(with_coming(request, nodes), request)]
+
+
 def check_room(ray, request: Request, given: dict[str, list[str]]) -> None:
     """By what Ray says of its nodes alone. Errors: Refused, with every reason why the request cannot be done here."""
-    groups = gradient_groups(given) if request.verb in RUNS else None
-    refuse([*check_amounts(request, given, groups), *check_resources(with_coming(request, nodes_of(ray)), request)])
+    refuse(problems_of_room(request, given, nodes_of(ray)))
 
 
 def check_cluster(ray, request: Request, given: dict[str, list[str]], until: ProbeTime) -> None:
-    """As check_room(), and by what the nodes themselves say. Errors: Refused."""
-    check_room(ray, request, given)
-    nodes = nodes_of(ray)
-    chosen = candidates(nodes, request.placement)
-    if request.verb == "tune":  # The search itself reads and writes its folder, too.
-        own = ray.get_runtime_context().get_node_id()
-        chosen += [node for node in nodes if node.node_id == own and node not in chosen]
-    places = places_of(request, given)
+    """As check_room(), and by what the nodes themselves say; without those that leave meanwhile. Errors: Refused."""
     here = versions_here(find_program(request.program))
+    places = places_of(request, given)
     has_relative_paths = any(not path.startswith("/") for path in [*places.read, *places.written])
 
     def problems_of(found: list[Node]) -> list[str]:
         return check_probes(found, has_relative_paths, {name: here[name] for name in DRIVER_PACKAGES})
 
-    refuse(problems_of(probe_nodes(ray, request, chosen, places, until, problems_of) if chosen else []))
+    while True:
+        nodes = nodes_of(ray)
+        refuse(problems_of_room(request, given, nodes))
+        chosen = nodes_to_probe(ray, request, nodes)
+        found = probe_nodes(ray, request, chosen, places, until, problems_of) if chosen else []
+        silent = {node.node_id for node in found if not node.answers}
+        if not silent or silent <= staying_ids(ray):
+            return refuse(problems_of(found))
+
+
+def nodes_to_probe(ray, request: Request, nodes: list[Node]) -> list[Node]:
+    chosen = candidates(nodes, request.placement)
+    if request.verb == "tune":  # The search itself reads and writes its folder, too.
+        own = ray.get_runtime_context().get_node_id()
+        chosen += [node for node in nodes if node.node_id == own and node not in chosen]
+    return chosen

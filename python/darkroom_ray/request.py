@@ -67,6 +67,16 @@ class Placement:
 
 
 @dataclasses.dataclass(frozen=True)
+class NodeType:
+    """Nodes of one kind that the cluster's autoscaler may bring."""
+
+    name: str
+    most: int  # That there may be at a time.
+    resources: dict[str, float]
+    labels: dict[str, str]
+
+
+@dataclasses.dataclass(frozen=True)
 class Service:
     """What `serve` is asked for besides: the least number of replicas is Request.num_workers."""
 
@@ -96,7 +106,8 @@ class Request:
     items_per_task: int = 0  # 0: by the number of items.
     max_failures: int = 3  # -1: for ever.
     address: str = ""  # Of the cluster; "": RAY_ADDRESS, else a Ray of this machine that ends with the command.
-    cluster_config: str = ""  # Of `ray up`: its types of nodes may come.
+    cluster_config: str = ""  # Of `ray up`: its types of nodes may come; "": as the cluster itself knows.
+    node_types: tuple[NodeType, ...] = ()  # That may come: nodes.with_node_types().
     program: str = ""  # Path of the program on every node; "": each node's own.
     storage: str = ""  # Of Ray Train's own records.
     summary_path: str = ""

@@ -10,14 +10,15 @@ import subprocess
 import sys
 import tempfile
 import threading
+import time
 
 from darkroom.child_process import SIGNAL_CODES, Child, was_killed
 from darkroom_ray.flags import Refused
 from darkroom_ray.item_job import JobFailed, cause_of
 from darkroom_ray.items import pause_after
-from darkroom_ray.node_types import with_coming
+from darkroom_ray.measured import restart_counter
+from darkroom_ray.nodes import nodes_of, with_coming
 from darkroom_ray.preflight import room_in
-from darkroom_ray.probe import nodes_of
 from darkroom_ray.program import EXIT_FAILED, start_child
 from darkroom_ray.progress import say
 from darkroom_ray.rank import EXIT_STOPPED, HELD_BY_ANOTHER
@@ -28,6 +29,8 @@ from darkroom_ray.trial_desk import Launch, TrialDesk
 LOOK_SECONDS = 0.5
 IDLE_SECONDS = 3.0  # An actor waits so long for the next trial, which a search begins at once: to start one costs seconds.
 STOPPED_CODES = (EXIT_STOPPED, SIGNAL_CODES + signal.SIGINT)
+SAID_SECONDS = 2.0  # That a search has to say that it has been stopped beside its driver.
+STOPPING = "stopping after what is complete has been committed"  # As it says that (apps/darkroom/main.cpp).
 MOST_WORDS = 1000  # Lines of a trial between two looks.
 CALLS_AT_ONCE = 3  # A stop is heard while a look waits.
 
@@ -64,9 +67,12 @@ class TrialActor:
 class TrialRuns:
     """Runs the trials of one search. Thread safety: any thread."""
 
-    def __init__(self, ray, request: Request) -> None:
+    def __init__(self, ray, request: Request, restarts=None) -> None:
+        """`restarts`: a counter of Ray's metrics."""
         self._ray = ray
         self._request = request
+        self._counter = restarts
+        self._is_closed = False
         self._actor = ray.remote(TrialActor).options(**request.placement.options(), max_restarts=0, max_concurrency=CALLS_AT_ONCE)
         self._lock = threading.Lock()
         self._idle: list = []
@@ -129,7 +135,11 @@ class TrialRuns:
 
     def _give_back(self, actor) -> None:
         with self._lock:
-            self._idle.append(actor)
+            is_waiting = not self._is_closed
+            self._idle += [actor] if is_waiting else []
+        if not is_waiting:
+            self._ray.kill(actor)
+            return
         timer = threading.Timer(IDLE_SECONDS, self._drop, (actor,))
         timer.daemon = True
         timer.start()
@@ -145,6 +155,7 @@ class TrialRuns:
     def close(self) -> None:
         """Nobody waits for a trial any more. Before the end of Ray, which a timer would begin anew."""
         with self._lock:
+            self._is_closed = True
             idle, self._idle = self._idle, []
         for actor in idle:
             self._ray.kill(actor)
@@ -156,6 +167,8 @@ class TrialRuns:
             return False
         with self._lock:
             self.restarts += 1
+            if self._counter:
+                self._counter.inc(1)
         launch.say(f"warning: the trial goes on from its checkpoint, start {failures + 1}: {lost}")
         if not self._request.is_quiet:
             say(f"{name} was lost and goes on from its checkpoint, start {failures + 1}: {lost}")
@@ -190,14 +203,32 @@ def workers_of(ray, request: Request) -> int:
     return request.num_workers or max(1, room_in(with_coming(request, nodes_of(ray)), request.placement))
 
 
-def wait_for_search(child: Child, stop: StopWatch) -> int:
-    """Its exit code. A stop is handed on, once: a second one would end it without its trials' checkpoints."""
+class SearchVoice:
+    """What a search says on its standard error."""
+
+    def __init__(self, is_quiet: bool) -> None:
+        self._is_quiet = is_quiet
+        self.is_stopping = False
+
+    def hear(self, line: str) -> None:
+        self.is_stopping = self.is_stopping or STOPPING in line
+        if not self._is_quiet:
+            sys.stderr.write(line)
+
+
+def wait_for_search(child: Child, stop: StopWatch, voice: SearchVoice) -> int:
+    """Its exit code. A stop is handed on, once, and not to a search that whoever stopped the driver has stopped, too (`ray job stop`, systemd): a
+    second one would end it without its trials' checkpoints."""
+    asked_at = 0.0
     is_told = False
     while True:
         try:
             return child.wait(LOOK_SECONDS)
         except subprocess.TimeoutExpired:
-            if stop.is_asked and not is_told:
+            if not stop.is_asked or is_told or voice.is_stopping:
+                continue
+            asked_at = asked_at or time.monotonic()
+            if time.monotonic() - asked_at >= SAID_SECONDS:
                 child.end(signal.SIGTERM)
                 is_told = True
 
@@ -205,12 +236,13 @@ def wait_for_search(child: Child, stop: StopWatch) -> int:
 def tune(ray, request: Request, stop: StopWatch) -> tuple[int, dict]:
     """Exit code and summary. Errors: Refused, JobFailed."""
     workers = workers_of(ray, request)
-    runs = TrialRuns(ray, request)
+    runs = TrialRuns(ray, request, restart_counter(request.verb))
+    voice = SearchVoice(request.is_quiet)
     with tempfile.TemporaryDirectory(prefix="dr-") as folder, TrialDesk(folder, runs.run) as desk:
         path = pathlib.Path(folder, "summary.json")
         words = search_words(request, workers, desk.launcher(), str(path))
-        child = start_child(request, words, on_said=None if request.is_quiet else sys.stderr.write, has_own_group=True)
-        code = wait_for_search(child, stop)
+        child = start_child(request, words, on_said=voice.hear, has_own_group=True)
+        code = wait_for_search(child, stop, voice)
         runs.close()
         summary = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
     if stop.is_asked and shell_code(code) in STOPPED_CODES:

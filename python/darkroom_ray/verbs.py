@@ -11,6 +11,7 @@ from darkroom_ray.request import Request
 
 def run_checked(request: Request, given: dict[str, list[str]], stop) -> tuple[int, dict]:
     """On the cluster that is connected. Exit code and summary. Errors: Refused, JobFailed, Stopped."""
+    from darkroom_ray.nodes import with_node_types
     from darkroom_ray.probe import check_cluster, probe_time
     from darkroom_ray.watched import watched
 
@@ -18,19 +19,23 @@ def run_checked(request: Request, given: dict[str, list[str]], stop) -> tuple[in
     request = dataclasses.replace(request, is_quiet=request.is_quiet or given.get("--quiet", ["false"])[-1] != "false")  # By --config, too.
     with failures_told(ray):
         until = probe_time()
-        check_all(ray, request, given, lambda *words: check_cluster(*words, until))
-        stop.check()
+        request = with_node_types(ray, request)
+        try:
+            check_all(ray, request, given, lambda *words: check_cluster(*words, until))
+        finally:
+            stop.check()  # Before what it may have broken: it reaches a program that is asked for its version, too.
         with watched(ray, request) as observed:
             return work(ray, observed, given, stop)
 
 
 def check_room_for(request: Request, given: dict[str, list[str]]) -> None:
     """Whether the cluster that is connected has what a command asks for, by what Ray says of it. Errors: Refused, JobFailed."""
+    from darkroom_ray.nodes import with_node_types
     from darkroom_ray.probe import check_room
 
     ray = import_ray()
     with failures_told(ray):
-        check_all(ray, request, given, check_room)
+        check_all(ray, with_node_types(ray, request), given, check_room)
 
 
 def check_all(ray, request: Request, given: dict[str, list[str]], check: Callable[..., None]) -> None:

@@ -13,9 +13,10 @@ import re
 import threading
 import time
 import types
+import unittest.mock
 
 from cases import main, require, temporary_folder
-from ray_units import PATIENCE, fake_modules, item_request
+from ray_units import FAKE_METRICS, PATIENCE, FakeCounter, fake_modules, item_request
 
 from darkroom_ray import online, preflight, rank, run_notes, stopping, training  # noqa: E402
 from darkroom_ray.flags import Refused, help_text, read_request  # noqa: E402
@@ -147,6 +148,7 @@ class FakeRay:
         self.killed: list[FakeActor] = []
         self.waits: list[tuple] = []
         self.options: dict = {}
+        self.restarts: list[float] = []  # As they were counted.
 
     def remote(self, what):
         def make(*unused) -> FakeActor:
@@ -187,7 +189,7 @@ class Direct:
 def the_keeper(*more: str) -> tuple[FakeRay, online.EncoderBook, online.EncoderKeeper]:
     ray, book = FakeRay(), online.EncoderBook()
     online.pause_after = lambda failures: 0
-    return ray, book, online.EncoderKeeper(ray, the_request("--num-encoders", "2", *more), {}, Direct(book), "token")
+    return ray, book, online.EncoderKeeper(ray, the_request("--num-encoders", "2", *more), {}, Direct(book), "token", restarts=types.SimpleNamespace(inc=ray.restarts.append))
 
 
 def a_lost_encoder_is_crossed_out_and_replaced() -> None:
@@ -200,7 +202,7 @@ def a_lost_encoder_is_crossed_out_and_replaced() -> None:
     ray.actors[0].references["wait"].come(ConnectionError("its node is gone"))
     require(keeper.look_at(seats[0]) is None and book.addresses() == ["10.0.0.1:7000"], "a lost one stands in the book", book.addresses())
     require(keeper.look_at(seats[0]) is None, "a pause is no failure")
-    require(ray.killed == [ray.actors[0]] and len(ray.actors) == 3 and keeper.losses == 1, "it is not replaced")
+    require(ray.killed == [ray.actors[0]] and len(ray.actors) == 3 and keeper.losses == 1 and ray.restarts == [1], "it is not replaced, or not counted", ray.restarts)
     ray.actors[2].references["address"].come("10.0.0.9:7000")
     require(keeper.look_at(seats[0]) is None and book.addresses() == ["10.0.0.9:7000", "10.0.0.1:7000"], "the new one", book.addresses())
     ray.actors[2].references["wait"].come((-9, "killed"))
@@ -208,6 +210,33 @@ def a_lost_encoder_is_crossed_out_and_replaced() -> None:
     keeper.look_at(seats[0])
     keeper.end()
     require(set(ray.actors) == set(ray.killed), "an encoder outlives the run")
+
+
+def lost_encoders_and_transformers_are_counted_among_the_restarts() -> None:
+    process = read_request("process", ["a", "b", "--num-transformers", "1", "--transformer-resources", "x=1"], "/")
+    fakes = {"make_book": lambda ray: Direct(online.EncoderBook()), "nodes_of": lambda ray: [], "places_beside": lambda *unused: None, "pause_after": lambda failures: 0}
+    with contextlib.ExitStack() as patches:
+        patches.enter_context(fake_modules(FAKE_METRICS))
+        for name, fake in fakes.items():
+            patches.enter_context(unittest.mock.patch.object(online, name, fake))
+        ray = FakeRay()
+
+        def train(ray, request, given, stop, access, begin):
+            ray.actors[0].references["wait"].come(ConnectionError("its node is gone"))
+            begin()
+            end = time.monotonic() + PATIENCE
+            while len(ray.actors) < 2:
+                require(time.monotonic() < end, "it is not replaced")
+                time.sleep(0.01)
+            return 0, {"train": {"cluster": {}}}
+
+        patches.enter_context(unittest.mock.patch.object(online, "train", train))
+        summary = online.train_online(ray, the_request("--num-encoders", "1"), {}, None)[1]
+        require(summary["train"]["cluster"] == {"encoders": 1, "encoders_lost": 1}, "the summary", summary)
+        keeper, _ = online.start_transformers(FakeRay(), process, {})
+        keeper.end()
+        keeper.fill_again(keeper._seats[0], "its node is gone")
+    require(FakeCounter.made == {("darkroom_ray_restarts_total", "encoder"): 1, ("darkroom_ray_restarts_total", "transformer"): 1}, "Ray's metrics", FakeCounter.made)
 
 
 def encoders_end_their_programs_in_order() -> None:
@@ -448,6 +477,7 @@ if __name__ == "__main__":
             transformers_may_be_apart_from_the_encoders,
             ranks_and_encoders_must_have_room_at_once,
             a_lost_encoder_is_crossed_out_and_replaced,
+            lost_encoders_and_transformers_are_counted_among_the_restarts,
             encoders_end_their_programs_in_order,
             a_stopped_encoder_waits_for_its_program,
             an_encoder_is_where_the_preflight_counted_it_until_it_is_lost,

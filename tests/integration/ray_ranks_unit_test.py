@@ -20,7 +20,7 @@ import unittest.mock
 from cases import main, require, temporary_folder
 from ray_units import PATIENCE, ROOT, asked, fake_modules, item_request
 
-from darkroom_ray import group_size, item_job, preflight, probe, program, program_log, progress, rank, run_notes, stopping, training, verbs  # noqa: E402
+from darkroom_ray import group_size, item_job, nodes, preflight, probe, program, program_log, progress, rank, run_notes, stopping, training, verbs  # noqa: E402
 from darkroom_ray.preflight import Node  # noqa: E402
 from darkroom_ray.request import Placement, Request  # noqa: E402
 
@@ -694,7 +694,9 @@ def only_a_lost_cluster_is_said_to_be_lost() -> None:
 
     kinds = {name: type(name, (RayError,), {}) for name in ("LocalRayletDiedError", "RaySystemError", "RpcError", "RayTaskError", "ActorDiedError")}
     said: dict[str, str] = {}
-    real, verbs.import_ray = (verbs.import_ray, probe.check_cluster), lambda: types.SimpleNamespace(exceptions=types.SimpleNamespace(RayError=RayError, **kinds))
+    real = (verbs.import_ray, nodes.with_node_types, probe.check_cluster)
+    nodes.with_node_types = lambda ray, request: request
+    verbs.import_ray = lambda: types.SimpleNamespace(exceptions=types.SimpleNamespace(RayError=RayError, **kinds))
     try:
         for name, kind in {**kinds, "unreadable": kinds["RaySystemError"]}.items():
             error = kind("its words")
@@ -702,11 +704,11 @@ def only_a_lost_cluster_is_said_to_be_lost() -> None:
             error.traceback_str = "Traceback" if name == "unreadable" else None
             probe.check_cluster = lambda *unused, error=error: get_or_raise(error)
             try:
-                verbs.run_checked(asked("train"), {}, None)
+                verbs.run_checked(asked("train"), {}, types.SimpleNamespace(check=lambda: None))
             except item_job.JobFailed as failure:
                 said[name] = str(failure)
     finally:
-        verbs.import_ray, probe.check_cluster = real
+        verbs.import_ray, nodes.with_node_types, probe.check_cluster = real
     lost = {name for name, text in said.items() if "the cluster was lost" in text and "its words" in text}
     require(lost == {"LocalRayletDiedError", "RaySystemError", "RpcError"}, "a lost cluster", said)
     require("KeyError: 'a fault'" in said["RayTaskError"] and "ActorDiedError: its words" in said["ActorDiedError"], "what else fails", said)

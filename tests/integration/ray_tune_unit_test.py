@@ -17,9 +17,9 @@ import threading
 import types
 
 from cases import main, require, temporary_folder
-from ray_units import PATIENCE, ROOT, asked, fake_modules, item_request, node, refusal_of
+from ray_units import FAKE_METRICS, PATIENCE, ROOT, FakeCounter, asked, fake_modules, item_request, node, refusal_of
 
-from darkroom_ray import preflight, probe, trial_desk, tuning  # noqa: E402
+from darkroom_ray import places, preflight, trial_desk, tuning  # noqa: E402
 from darkroom_ray.flags import read_request  # noqa: E402
 from darkroom_ray.item_job import JobFailed  # noqa: E402
 
@@ -72,7 +72,8 @@ def a_signal_asks_and_a_kill_leaves() -> None:
     with desk_of(run) as launch:
         stopped = launch("stopped")
         require(stopped.stdout.readline() == "at work\n", "the trial's output comes while it is at work")
-        stopped.send_signal(signal.SIGTERM)
+        for _ in range(2):  # The search's, and that of what stops the driver with all that it started.
+            stopped.send_signal(signal.SIGTERM)
         require(said_by(stopped) == (143, ""), "SIGTERM, then the trial's own exit code")
         killed = launch("killed")
         require(killed.stdout.readline() == "at work\n", "at work")
@@ -236,6 +237,9 @@ def an_actor_is_used_again_or_its_place_is_free() -> None:
         taken = runs._take()
         runs._drop(taken)
         require(taken not in ray.killed, "one at work is not dropped")
+        runs.close()
+        runs._give_back(taken)
+        require(taken in ray.killed and not runs._idle, "an actor whose trial ends behind the search waits for none")
 
 
 def a_lost_trial_goes_on_elsewhere() -> None:
@@ -332,14 +336,14 @@ test $? = 5 || exit 9
 """
 
 
-def searched(script: str, stop, **more) -> tuple:
+def searched(script: str, stop, ray: FakeRay | None = None, **more) -> tuple:
     """What tune() gives, what the program was called with, the log of the trial."""
-    with temporary_folder() as folder, fake_modules({"ray": FAKE_RAY}):
+    with temporary_folder() as folder, fake_modules({"ray": FAKE_RAY, **FAKE_METRICS}):
         request = item_request(pathlib.Path(folder), script)
         fields = {"verb": "tune", "arguments": ("r.toml", "--budget"), "num_workers": 2, "is_quiet": True, **more}
         request = type(request)(**{**request.__dict__, **fields})
         log = pathlib.Path(f"{request.program}.log")
-        return tuning.tune(FakeRay(), request, stop), log.read_text() if log.exists() else ""
+        return tuning.tune(ray or FakeRay(), request, stop), log.read_text() if log.exists() else ""
 
 
 def a_search_runs_its_trials_through_the_launcher() -> None:
@@ -360,11 +364,60 @@ def a_search_says_how_it_failed() -> None:
         raise AssertionError("a killed search has a result")
 
 
+def a_lost_trial_is_counted_among_the_restarts() -> None:
+    (code, summary), _ = searched(SEARCH, types.SimpleNamespace(is_asked=False), FakeRay(be_lost))
+    require(code == 0 and summary["tune"]["cluster"]["restarts"] == 1, "it goes on", code, summary)
+    require(FakeCounter.made == {("darkroom_ray_restarts_total", "tune"): 1}, "Ray's metrics", FakeCounter.made)
+
+
+# As `darkroom tune` takes a stop: the first signal ends it in order, a second one at once. It goes on until it has got one, and for a while then.
+STOPPABLE = """
+trap 'test -e "$0.log" && exit 9; echo x > "$0.log"; %s' TERM
+touch "$0.up"
+until test -e "$0.log"; do sleep 0.05; done
+for i in 1 2 3 4 5 6 7 8 9 10; do sleep 0.1; done
+exit 143
+"""
+
+
+def wait_until(is_so, child) -> None:
+    while not is_so():
+        require(child.poll() is None, "the search has ended")
+        threading.Event().wait(0.01)
+
+
+def stopped_search(words: str = "") -> tuple:
+    """(exit code, "x" where it got a signal) of a search whose driver is stopped. `words`: that it says of a signal, which it then gets beside its
+    driver."""
+    stop = types.SimpleNamespace(is_asked=False, number=signal.SIGINT)
+    real = tuning.start_child, tuning.SAID_SECONDS
+
+    def start(request, *arguments, on_said, **more):
+        heard: list[str] = []
+        child = real[0](request, *arguments, on_said=lambda line: (on_said(line), heard.append(line)), **more)
+        wait_until(pathlib.Path(request.program + ".up").exists, child)
+        if words:
+            os.kill(child.process.pid, signal.SIGTERM)
+            wait_until(lambda: heard, child)
+        stop.is_asked = True
+        return child
+
+    tuning.start_child, tuning.SAID_SECONDS = start, 0.0
+    try:
+        (code, _), log = searched(STOPPABLE % (f"echo {words} >&2" if words else ""), stop)
+        return code, log
+    finally:
+        tuning.start_child, tuning.SAID_SECONDS = real
+
+
 def a_stop_reaches_the_search_once() -> None:
-    counting = 'trap "echo x >> $0.log" TERM; echo y > $0.log; for i in 1 2 3 4 5 6 7 8 9 10 11 12; do sleep 0.2; done; exit 143'
-    (code, _), log = searched(counting, types.SimpleNamespace(is_asked=True, number=signal.SIGINT))
-    require(code == 130, "as the driver was stopped", code)
-    require(log.count("x") <= 1, "a second signal would cost the checkpoints", log)  # The first may come before the trap.
+    require(stopped_search() == (130, "x\n"), "the driver hands it on, once, and ends as it was stopped", stopped_search())
+
+
+def a_search_that_was_stopped_beside_its_driver_is_not_stopped_again() -> None:
+    require(tuning.STOPPING in (ROOT / "apps" / "darkroom" / "main.cpp").read_text(), "the program's sentence is another one")
+    found = stopped_search(f"2026-11-27T11:00:00Z warning: {tuning.STOPPING}")
+    require(found == (130, "x\n"), "as `ray job stop` does: a second signal would cost the trials' checkpoints", found)
 
 
 def as_many_trials_as_have_room_or_as_are_asked_for() -> None:
@@ -384,7 +437,7 @@ def what_a_search_cannot_have_is_refused() -> None:
     said = list(preflight.check_amounts(asked("tune"), {"--device": ["cuda"]}))
     require(len(said) == 1 and "a trial" in said[0] and "--num-gpus-per-task 1" in said[0], "a GPU", said)
     given = {"RECIPE.toml": ["r.toml"], "--data": ["d"], "--validation": ["s3://v"], "--model": ["m"], "--output": ["o"]}
-    require(probe.local_paths(given, probe.READ_PLACES["tune"]) == ["d", "m"] and probe.local_paths(given, probe.WRITTEN_PLACES["tune"]) == ["o"], "places that nodes must see")
+    require(places.local_paths(given, places.READ_PLACES["tune"]) == ["d", "m"] and places.local_paths(given, places.WRITTEN_PLACES["tune"]) == ["o"], "places that nodes must see")
 
 
 if __name__ == "__main__":
@@ -406,7 +459,9 @@ if __name__ == "__main__":
             a_node_without_the_program_fails_the_trial_with_advice,
             a_search_runs_its_trials_through_the_launcher,
             a_search_says_how_it_failed,
+            a_lost_trial_is_counted_among_the_restarts,
             a_stop_reaches_the_search_once,
+            a_search_that_was_stopped_beside_its_driver_is_not_stopped_again,
             as_many_trials_as_have_room_or_as_are_asked_for,
             what_a_search_cannot_have_is_refused,
         ]

@@ -13,6 +13,7 @@ import json
 import os
 import signal
 import socket
+import subprocess
 import sys
 import threading
 import time
@@ -23,7 +24,7 @@ from cases import main, require, temporary_folder
 from ray_units import PATIENCE, ROOT, VERSIONS, asked, fake_modules, item_request, node, refusal_of
 
 from darkroom.item_child import read_item_numbers  # noqa: E402
-from darkroom_ray import cluster, command, flags, item_child, item_job, item_workers, items, node_types, preflight, probe, program, program_log, progress, stopping, training, verbs  # noqa: E402
+from darkroom_ray import cluster, command, flags, item_child, item_job, item_workers, items, nodes, places, preflight, probe, program, program_log, progress, stopping, training, verbs  # noqa: E402
 from darkroom_ray.flags import read_request  # noqa: E402
 from darkroom_ray.preflight import Node, SeenPath  # noqa: E402
 from darkroom_ray.request import MARKET_LABEL, Placement, Request, without_secrets  # noqa: E402
@@ -212,8 +213,8 @@ def wrong_requests_are_refused_with_advice() -> None:
 
 def wrong_nodes_are_refused_with_advice() -> None:
     for what, change, words in WRONG_NODES:
-        nodes = [*CLUSTER[:2], dataclasses.replace(CLUSTER[2], **change)]
-        require_sentence(preflight.check_probes(nodes, has_relative_paths=True), what, words)
+        changed = [*CLUSTER[:2], dataclasses.replace(CLUSTER[2], **change)]
+        require_sentence(preflight.check_probes(changed, has_relative_paths=True), what, words)
     require(len(WRONG_REQUESTS) + len(WRONG_NODES) >= 25, "set-ups", len(WRONG_REQUESTS) + len(WRONG_NODES))
 
 
@@ -268,18 +269,22 @@ LAUNCHER = {
 }
 
 
+def types_of(document) -> tuple:
+    return tuple(nodes.types_in("c.yaml", document))
+
+
 def nodes_of_an_autoscaler_count_before_they_come() -> None:
-    there = [node("head"), node("e1", labels={node_types.NODE_TYPE_LABEL: "encode-spot"}, resources={"GPU": 1.0, "accelerator_type:T4": 1.0})]
-    coming = list(node_types.nodes_that_may_come("c.yaml", LAUNCHER, there))
+    there = [node("head"), node("e1", labels={nodes.NODE_TYPE_LABEL: "encode-spot"}, resources={"GPU": 1.0, "accelerator_type:T4": 1.0})]
+    coming = list(nodes.nodes_that_may_come(types_of(LAUNCHER), there))
     require([one.amount("GPU") for one in coming] == [1.0, 1.0], "as many as may come, less those that are there", coming)
     request = asked("process", num_workers=3, num_cpus=1, num_gpus=1, accelerator_type="T4")
     require_sentence(preflight.check_resources(there, request), "without them", "room for 1 encoders")
     require(preflight.check_resources([*there, *coming], request) == [], "with them")
     by_market = asked("process", num_workers=2, num_cpus=1, num_gpus=1, markets=("spot",))
     require(preflight.check_resources([*there, *coming], by_market) == [], "their labels")
-    require(len(list(node_types.nodes_that_may_come("c.yaml", LAUNCHER, []))) == 3, "from none")
-    of_all = {"max_workers": 2, "available_node_types": {"cpu": {"resources": {"CPU": 4}}, "gpu": {"resources": {"GPU": 1}, "max_workers": 1}}}
-    require([one.labels[node_types.NODE_TYPE_LABEL] for one in node_types.nodes_that_may_come("c.yaml", of_all, [])] == ["cpu", "cpu", "gpu"], "a type that says nothing has what all may have")
+    require(len(list(nodes.nodes_that_may_come(types_of(LAUNCHER), []))) == 3, "from none")
+    of_all = {"max_workers": 2, "available_node_types": {"cpu": {"resources": {"CPU": 4}}, "gpu": {"resources": {"GPU": 1}, "max_workers": 1}, "many": {"max_workers": 9}}}
+    require([(one.name, one.most) for one in types_of(of_all)] == [("cpu", 2), ("gpu", 1), ("many", 2)], "what all may have bounds each type")
 
 
 def a_wrong_cluster_configuration_is_refused_with_its_place() -> None:
@@ -287,20 +292,74 @@ def a_wrong_cluster_configuration_is_refused_with_its_place() -> None:
         return {"available_node_types": {"t": {"max_workers": 1, **fields}}}
 
     for document, words in ((None, "no available_node_types"), ({"x": 1}, "no available_node_types"), (with_type(max_workers="2"), "t: max_workers must be"), (with_type(resources=[1]), "t: resources must be"),
-                            (with_type(resources={"CPU": "many"}), "t: resources must be"), (with_type(labels=["spot"]), "t: labels must be")):
-        said = refusal_of(lambda: list(node_types.nodes_that_may_come("c.yaml", document, [])))
+                            (with_type(resources={"CPU": "many"}), "t: resources must be"), (with_type(labels=["spot"]), "t: labels must be"), ({"max_workers": -1, **with_type()}, "max_workers must be")):
+        said = refusal_of(types_of, document)
         require(words in said and "c.yaml" in said, "the refusal says something else", document, said)
     request = read_request("online", ["r.toml", "--cluster-config", "/nowhere/c.yaml"], "/")
-    require(request.cluster_config == request.encoders.cluster_config == "/nowhere/c.yaml" and request.arguments == ("r.toml",), "the flag", request)
-    require(read_request("process", ["a", "b", "--num-transformers", "2", "--transformer-resources", "x=1", "--cluster-config", "c"], "/").transformers.cluster_config == "c", "of transformers")
-    there = [node("a")]
-    require(node_types.with_coming(read_request("train", ["r.toml"], "/"), there) is there, "without the flag")
+    require(request.cluster_config == "/nowhere/c.yaml" and request.arguments == ("r.toml",), "the flag", request)
+    with fake_modules({"yaml": JSON_AS_YAML}):
+        require("/nowhere/c.yaml cannot be read" in refusal_of(nodes.with_node_types, None, request), "a file that is not there")
+
+
+JSON_AS_YAML = types.SimpleNamespace(safe_load=json.load, YAMLError=ValueError)  # Ray brings the real one.
+
+
+def ray_of_head(told=None, own_id: str = "00000000", get=None, cancelled=None) -> types.SimpleNamespace:
+    """Two nodes, the first one the head, whose store listens at port 6379."""
+    alive = [{"NodeID": f"{number:08}", "Alive": True, "NodeManagerAddress": "10.0.0.1", "Resources": {"CPU": 1.0, **({nodes.HEAD_RESOURCE: 1.0} if number == 0 else {})}} for number in range(2)]
+    state = types.SimpleNamespace(get_cluster_config=lambda: told)
+    task = types.SimpleNamespace(options=lambda **options: types.SimpleNamespace(remote=lambda port: (port, options["scheduling_strategy"])))
+    context = types.SimpleNamespace(gcs_address="10.0.0.1:6379", get_node_id=lambda: own_id)
+    return types.SimpleNamespace(nodes=lambda: alive, _private=types.SimpleNamespace(state=types.SimpleNamespace(state=state)), remote=lambda what: task, get=get, exceptions=types.SimpleNamespace(RayError=RuntimeError),
+                                 get_runtime_context=lambda: context, cancel=lambda reply, force: cancelled.append(reply))
+
+
+AFFINITY = {"ray.util": types.SimpleNamespace(), "ray.util.scheduling_strategies": types.SimpleNamespace(NodeAffinitySchedulingStrategy=lambda node_id, soft: node_id)}
+
+
+def the_autoscaler_of_the_cluster_is_asked_what_may_come() -> None:
+    monitor = ["python", "-u", "/ray/autoscaler/v2/monitor.py", "--logs-dir=/tmp/a=b", "--gcs-address=10.0.0.1:6379", "--autoscaling-config=/c.yaml", ""]
+    require(nodes.autoscaler_file(monitor, "6379") == "/c.yaml", "Ray's process on the head")
+    require(nodes.autoscaler_file([*monitor[:2], "/ray/autoscaler/_private/monitor.py", *monitor[3:]], "6379") == "/c.yaml", "its earlier kind")
+    for wrong, port in ((monitor, "6380"), (monitor[:5], "6379"), ([*monitor[:2], "/my/monitor.py", *monitor[3:]], "6379"), ([""], "6379")):
+        require(nodes.autoscaler_file(wrong, port) == "", "of another cluster, without a file, another program", wrong)
+    request = read_request("online", ["r.toml"], "/")
+    group = types.SimpleNamespace(name="g5", max_count=-1, resources={"CPU": 8})
+    with fake_modules({**AFFINITY, "yaml": JSON_AS_YAML}):
+        found = nodes.with_node_types(ray_of_head(types.SimpleNamespace(node_group_configs=[group])), request)
+        require([(one.name, one.most, one.resources) for one in found.node_types] == [("g5", nodes.MOST_NODES, {"CPU": 8})] and found.encoders.node_types == found.node_types, "what Ray's store was told", found)
+        known = types_of(LAUNCHER)
+        found = nodes.with_node_types(ray_of_head(own_id="00000001", get=lambda reply, timeout: known if reply == ("6379", "00000000") else ()), request)
+        require(found.node_types == known, "the head of another node", found)
+        cancelled: list = []
+
+        def silent(reply, timeout):
+            raise RuntimeError
+
+        require(nodes.with_node_types(ray_of_head(own_id="00000001", get=silent, cancelled=cancelled), request).node_types == () and len(cancelled) == 1, "a head that does not answer")
+        with temporary_folder() as folder:
+            (folder / "c.yaml").write_text(json.dumps(LAUNCHER))
+            port = f"of {os.getpid()}"
+            words = ["/autoscaler/v2/monitor.py", f"--gcs-address=10.0.0.1:{port}", f"--autoscaling-config={folder}/c.yaml"]
+            stands_for_it = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)", *words])
+            try:
+                require(nodes.types_on_head(port) == known and nodes.types_on_head("another") == (), "the process is found by its words")
+                (folder / "c.yaml").write_text("none")
+                require(nodes.types_on_head(port) == (), "a file that is not read here")
+            finally:
+                stands_for_it.kill()
+                stands_for_it.wait()
+            (folder / "c.yaml").write_text(json.dumps(LAUNCHER))
+            with_file = dataclasses.replace(request, cluster_config="c.yaml", folder=str(folder))
+            require(nodes.with_node_types(None, with_file).encoders.node_types == known, "the file of the flag, for what is asked beside, too")
+        with unittest.mock.patch.object(nodes, "types_on_head", lambda port: known if port == "6379" else ()):
+            require(nodes.with_node_types(ray_of_head(), request).node_types == known, "a driver on the head asks nobody")
 
 
 def places_of_a_command_line_are_found() -> None:
     given = {"--metadata": ["a.parquet", "hf://datasets/x", "file:///data/b%20c", "in/part-*.parquet", "in/[ab]*/x", "/part-?", "*.csv"], "OUTPUT_URI": ["s3://b/out"]}
-    require(probe.local_paths(given, probe.READ_PLACES["download"]) == ["a.parquet", "/data/b c", "in", "in", "/", "."], "inputs", probe.local_paths(given, probe.READ_PLACES["download"]))
-    require(probe.local_paths(given, probe.WRITTEN_PLACES["download"]) == [], "outputs")
+    require(places.local_paths(given, places.READ_PLACES["download"]) == ["a.parquet", "/data/b c", "in", "in", "/", "."], "inputs", places.local_paths(given, places.READ_PLACES["download"]))
+    require(places.local_paths(given, places.WRITTEN_PLACES["download"]) == [], "outputs")
     for output, want in (("file:///data/b%20c", "/data/b c/_ray"), ("run", "/here/run/_ray"), ("s3://b/run", "")):
         require(program_log.local_storage(Request("train", (), folder="/here"), output) == want, "Ray Train's records", output)
 
@@ -311,22 +370,23 @@ def a_node_looks_at_the_places_and_leaves_nothing() -> None:
         (folder / "in" / "part-000000.parquet").touch()
         request = Request("process", (), folder=str(folder), program="/bin/true")
         nonce = probe.Nonce(request, ["new/out"])
-        facts = probe.look_at_disk(request, probe.Places(["in", ".", "gone"], ["new/out"]), nonce.text)
+        facts = probe.look_at_disk(request, places.Places(["in", ".", "gone"], ["new/out"]), nonce.text)
         require([seen.is_there for seen in facts["paths"]] == [True, True, False, True], "places", facts["paths"])
         require(facts["paths"][3].has_nonce, "the nonce is not seen")
-        require(not probe.look_at_disk(request, probe.Places([], ["new/out"]), "another")["paths"][0].has_nonce, "any nonce is seen")
+        require(not probe.look_at_disk(request, places.Places([], ["new/out"]), "another")["paths"][0].has_nonce, "any nonce is seen")
+        os.unlink(nonce.files[0])  # As somebody who clears temporary files may.
         nonce.remove()
         require(sorted(path.name for path in folder.iterdir()) == ["in"], "something stays", list(folder.iterdir()))
         elsewhere = probe.Nonce(dataclasses.replace(request, folder=str(folder / "gone")), ["out-of-a-folder-that-is-not-here"])
         require(not elsewhere.files and not elsewhere.made, "what is made where the command's folder is not", elsewhere.made)
-        missing = probe.look_at_program(dataclasses.replace(request, program=str(folder / "none")), probe.Places([], []), PATIENCE)
+        missing = probe.look_at_program(dataclasses.replace(request, program=str(folder / "none")), places.Places([], []), PATIENCE)
         require("cannot be run here" in missing["problem"], "a missing program", missing)
 
 
 def an_actor_on_a_node_tells_all_that_it_sees() -> None:
     ray = types.SimpleNamespace(get=lambda reply: reply, exceptions=types.SimpleNamespace(RayError=RuntimeError))
     with temporary_folder() as folder:
-        look = probe.Look(dataclasses.replace(item_request(folder, 'echo darkroom 7'), verb="process"), probe.Places(["gone"], ["out"], ["s3://b/x"]))
+        look = probe.Look(dataclasses.replace(item_request(folder, 'echo darkroom 7'), verb="process"), places.Places(["gone"], ["out"], ["s3://b/x"]))
         look.remove_nonce()  # None was put.
         nonce = look.put_nonce()
         seen = probe.with_facts(ray, node("a"), (look.at_program(PATIENCE), look.at_disk(nonce)))
@@ -359,9 +419,9 @@ def other_versions_than_those_of_the_command_are_refused() -> None:
 
 def places_on_stores_are_found() -> None:
     given = {"--metadata": ["a.parquet", "hf://datasets/x?config=en&split=train", "s3://b/in/part-*.parquet?region=r", "s3://b/in/part-?.parquet", "https://h/x"], "OUTPUT_URI": ["s3://b/out?endpoint=http://h:1"]}
-    places = probe.places_of(asked("download"), given)
-    require(places.read_stores == ["hf://datasets/x?config=en&split=train", "s3://b/in?region=r", "s3://b/in"], "inputs", places)
-    require(places.written_stores == ["s3://b/out?endpoint=http://h:1"] and places.read == ["a.parquet"] and places.written == [], "the others", places)
+    found = places.places_of(asked("download"), given)
+    require(found.read_stores == ["hf://datasets/x?config=en&split=train", "s3://b/in?region=r", "s3://b/in"], "inputs", found)
+    require(found.written_stores == ["s3://b/out?endpoint=http://h:1"] and found.read == ["a.parquet"] and found.written == [], "the others", found)
 
 
 # Of the program: what it says of a place, by its name.
@@ -380,17 +440,94 @@ echo "{\\"doctor\\": $said}" > "$3"
 def a_node_looks_at_stores_through_its_program() -> None:
     with temporary_folder() as folder:
         request = item_request(folder, DOCTOR)
-        places = probe.Places([], [], ["s3://key:secret@b/good?token=t", "s3://b/none", "hf://b/wrong", "s3://b/mute"], ["s3://b/none"])
-        seen = probe.look_at_program(request, places, PATIENCE)["paths"]
+        of_stores = places.Places([], [], ["s3://key:secret@b/good?token=t", "s3://b/none", "hf://b/wrong", "s3://b/mute"], ["s3://b/none"])
+        seen = probe.look_at_program(request, of_stores, PATIENCE)["paths"]
         require([one.path for one in seen] == ["s3://b/good", "s3://b/none", "hf://b/wrong", "s3://b/mute", "s3://b/none"], "places", seen)
         require([bool(one.problem) for one in seen] == [False, True, True, False, False], "what is wrong", seen)
         problems = preflight.check_probes([node("a", paths=seen)])
         require_sentence(problems, "an input that is not there", "node a does not see s3://b/none: nothing has that name")
         require_sentence(problems, "the program's own words", "does not see hf://b/wrong: is refused: the key is not known; look at the credentials")
         begin = time.monotonic()
-        silent = probe.look_at_program(request, probe.Places([], [], ["s3://b/silent"]), 0.3)["paths"]
+        silent = probe.look_at_program(request, places.Places([], [], ["s3://b/silent"]), 0.3)["paths"]
         require_sentence(preflight.check_probes([node("a", paths=silent)]), "a silent store", "does not answer")
         require(time.monotonic() - begin < 30, "it is waited for")
+
+
+def nobody_leaves(*leaving: str) -> types.SimpleNamespace:
+    """What Ray says of nodes that are about to go."""
+    return types.SimpleNamespace(state=types.SimpleNamespace(state=types.SimpleNamespace(get_draining_nodes=lambda: dict.fromkeys(leaving, 0))))
+
+
+class Lost(Exception):
+    """Ray's error of an actor that is lost."""
+
+
+class LookRay:
+    """Three nodes with an actor each, whose replies come at once; those of `lost` are lost."""
+
+    exceptions = types.SimpleNamespace(RayError=Lost, GetTimeoutError=TimeoutError)
+
+    def __init__(self, lost: set[int], fact: dict) -> None:
+        self.lost, self.fact = lost, fact
+        self.alive = [0, 1, 2]
+        self.looks = 0
+        self.killed: list[int] = []
+        self._private = nobody_leaves()
+
+    def nodes(self) -> list[dict]:
+        return [{"NodeManagerAddress": "10.0.0.1", "NodeID": f"{number:08}", "Resources": {"CPU": 2.0}, "Alive": number in self.alive} for number in range(3)]
+
+    def remote(self, what):
+        return types.SimpleNamespace(options=lambda scheduling_strategy, **unused: types.SimpleNamespace(remote=lambda *unused: FakeActor(int(scheduling_strategy))))
+
+    def wait(self, references, num_returns, timeout):
+        return references, []
+
+    def get(self, reference, timeout=None):
+        number, name = reference
+        self.looks += name == "put_nonce"
+        if number in self.lost:
+            raise Lost("The actor died.\nmore of it")
+        return "nonce" if name == "put_nonce" else self.fact
+
+    def kill(self, actor) -> None:
+        self.killed.append(actor.number)
+
+
+def refusal_by(ray: LookRay, on_look=lambda: None) -> str:
+    """What the look at its nodes is refused with; "": it is not."""
+
+    def nodes_now() -> list[dict]:
+        found = LookRay.nodes(ray)
+        on_look()
+        return found
+
+    ray.nodes = nodes_now
+    with fake_modules({**AFFINITY, "ray": ray}):
+        request = dataclasses.replace(asked("download", 1), address="head:1", program="/bin/true")
+        try:
+            probe.check_cluster(ray, request, {}, probe.probe_time())
+        except flags.Refused as refusal:
+            return str(refusal)
+    return ""
+
+
+def nodes_that_leave_while_they_are_looked_at_refuse_nothing() -> None:
+    good = {"versions": {}}
+    ray = LookRay({0, 2}, good)
+    require(refusal_by(ray, lambda: setattr(ray, "alive", [1])) == "" and ray.looks == 2 and sorted(ray.killed) == [0, 1, 1, 2], "an autoscaler takes idle nodes away", ray.looks, ray.killed)
+    ray = LookRay({2}, good)
+    ray._private = nobody_leaves("00000002")
+    require(refusal_by(ray, lambda: setattr(ray, "alive", [0, 1])) == "", "one that is being drained")
+    ray = LookRay({0}, good)
+    said = refusal_by(ray)
+    require("10.0.0.1 (00000000) cannot be looked at: The actor died.; look" in said and "more of it" not in said, "one that stays, and why", said)
+    require(sorted(ray.killed) == [0, 1, 2], "actors stay, though the nonce could not be taken away", ray.killed)
+    ray = LookRay({0}, {"problem": "no such program"})
+    said = refusal_by(ray, lambda: setattr(ray, "alive", [1, 2]))
+    require("no such program" in said and "00000000" not in said, "the others are looked at", said)
+    ray = LookRay({0, 1, 2}, good)
+    require("the cluster has no node" in refusal_by(ray, lambda: setattr(ray, "alive", [])), "when all have left")
 
 
 def what_is_wrong_is_told_within_ten_seconds_and_silent_nodes_are_waited_for() -> None:
@@ -415,7 +552,7 @@ def what_is_wrong_is_told_within_ten_seconds_and_silent_nodes_are_waited_for() -
 
         looks = iter([types.SimpleNamespace(**{name: types.SimpleNamespace(remote=lambda *unused, reply=f"{reply} {number}": reply) for name, reply in (("put_nonce", "text"), ("remove_nonce", "removed"), ("at_program", "p"), ("at_disk", "d"))}) for number in range(2)])
         made = types.SimpleNamespace(options=lambda looks=looks, **unused: types.SimpleNamespace(remote=lambda *unused: next(looks)))
-        ray = types.SimpleNamespace(get=get, wait=wait, remote=lambda what: made, kill=lambda actor: None, exceptions=types.SimpleNamespace(RayError=Silent), nodes=ray_with_nodes(2, 2).nodes)
+        ray = types.SimpleNamespace(get=get, wait=wait, remote=lambda what: made, kill=lambda actor: None, exceptions=types.SimpleNamespace(RayError=Silent, GetTimeoutError=Silent), nodes=ray_with_nodes(2, 2).nodes, _private=nobody_leaves())
         strategies = types.SimpleNamespace(NodeAffinitySchedulingStrategy=lambda node_id, soft: node_id)
         real, probe.time = probe.time, types.SimpleNamespace(monotonic=lambda now=now: now[0])
         try:
@@ -780,9 +917,9 @@ def tasks_follow_the_nodes_that_there_are() -> None:
 
     require(workers.num_workers == 4 and fill() == 5, "as many as have room, and one that waits", workers.num_workers)
     require(not workers.is_one_idle(), "none is idle")
-    workers.note_room(item_job.room_for_tasks(probe.nodes_of(ray_with_nodes(2, 2, 4)), request.placement))
+    workers.note_room(item_job.room_for_tasks(nodes.nodes_of(ray_with_nodes(2, 2, 4)), request.placement))
     require(workers.num_workers == 8 and fill() == 5, "a node has come", workers.num_workers)
-    workers.note_room(item_job.room_for_tasks(probe.nodes_of(ray_with_nodes(2)), request.placement))
+    workers.note_room(item_job.room_for_tasks(nodes.nodes_of(ray_with_nodes(2)), request.placement))
     require(workers.num_workers == 2 and fill() == 0, "nodes have gone", workers.num_workers)
     for _ in range(9):
         workers.give_back(None, is_lost=False)
@@ -814,8 +951,8 @@ def the_nodes_are_counted_again_now_and_then() -> None:
     def is_away() -> list:
         raise RuntimeError("the head does not answer")
 
-    for nodes in (ray_with_nodes().nodes, is_away):
-        job.count_at, job.ray.nodes = 0.0, nodes
+    for answer_of_ray in (ray_with_nodes().nodes, is_away):
+        job.count_at, job.ray.nodes = 0.0, answer_of_ray
         job.look({"items": 1}, book)
         require(job.workers.num_workers == 10 and job.count_at > 0, "no node for a moment", job.workers.num_workers)
 
@@ -824,7 +961,7 @@ def nodes_that_are_being_drained_have_no_room() -> None:
     ray = ray_with_nodes(2, 4)
     free = {f"{number:08}": {"CPU": 1.0} for number in range(2)}
     ray._private = types.SimpleNamespace(state=types.SimpleNamespace(available_resources_per_node=lambda: free, state=types.SimpleNamespace(get_draining_nodes=lambda: {"00000000": 0})))
-    require([(one.node_id, one.resources) for one in probe.free_nodes(ray)] == [("00000001", {"CPU": 1.0})], "nodes", probe.free_nodes(ray))
+    require([(one.node_id, one.resources) for one in nodes.free_nodes(ray)] == [("00000001", {"CPU": 1.0})], "nodes", nodes.free_nodes(ray))
 
 
 class FakeTask:
@@ -881,6 +1018,7 @@ def every_verb_is_quiet_when_it_is_asked_to_be() -> None:
     with contextlib.ExitStack() as patches:
         for name, fake in fakes.items():
             patches.enter_context(unittest.mock.patch.object(verbs, name, fake))
+        patches.enter_context(unittest.mock.patch.object(nodes, "with_node_types", lambda ray, request: request))
         for verb in flags.PLACED:
             request = read_request(verb, ["x", "--quiet"], "/")
             for given in ({}, {"--quiet": ["false"]}):
@@ -888,6 +1026,27 @@ def every_verb_is_quiet_when_it_is_asked_to_be() -> None:
                 verbs.run_checked(dataclasses.replace(request, is_quiet=False), given, types.SimpleNamespace(check=lambda: None))
             verbs.run_checked(dataclasses.replace(request, is_quiet=False), {"--quiet": [""]}, types.SimpleNamespace(check=lambda: None))  # By --config.
     require(seen == [True, False, True, False, True] * len(flags.PLACED), "quiet", seen)
+
+
+def a_stop_counts_before_a_refusal_that_it_may_have_caused() -> None:
+    def refused(*unused) -> None:
+        raise flags.Refused("nodes have different versions of darkroom (it does not start ...)")
+
+    fakes = {"check_all": refused, "import_ray": lambda: types.SimpleNamespace(exceptions=types.SimpleNamespace(RayError=RuntimeError))}
+    with contextlib.ExitStack() as patches:
+        for name, fake in fakes.items():
+            patches.enter_context(unittest.mock.patch.object(verbs, name, fake))
+        patches.enter_context(unittest.mock.patch.object(nodes, "with_node_types", lambda ray, request: request))
+        require("versions" in refusal_of(verbs.run_checked, asked("train"), {}, types.SimpleNamespace(check=lambda: None)), "without a stop")
+        for number in (signal.SIGTERM, signal.SIGINT):
+
+            def check(number=number) -> None:
+                raise Stopped(number)
+
+            try:
+                verbs.run_checked(asked("train"), {}, types.SimpleNamespace(check=check))
+            except Stopped as stopped:
+                require(stopped.code == 128 + number, "exit code", stopped.code)
 
 
 def a_quiet_job_has_quiet_progress() -> None:
@@ -949,6 +1108,7 @@ if __name__ == "__main__":
             gradient_groups_are_those_of_the_recipe_under_the_command_line,
             nodes_of_an_autoscaler_count_before_they_come,
             a_wrong_cluster_configuration_is_refused_with_its_place,
+            the_autoscaler_of_the_cluster_is_asked_what_may_come,
             places_of_a_command_line_are_found,
             a_node_looks_at_the_places_and_leaves_nothing,
             an_actor_on_a_node_tells_all_that_it_sees,
@@ -956,6 +1116,7 @@ if __name__ == "__main__":
             other_versions_than_those_of_the_command_are_refused,
             places_on_stores_are_found,
             a_node_looks_at_stores_through_its_program,
+            nodes_that_leave_while_they_are_looked_at_refuse_nothing,
             what_is_wrong_is_told_within_ten_seconds_and_silent_nodes_are_waited_for,
             items_are_handed_out_once,
             batches_shrink_towards_the_end,
@@ -980,6 +1141,7 @@ if __name__ == "__main__":
             a_stopped_task_is_cancelled_and_waited_for,
             a_quiet_task_says_what_its_program_warns_of,
             every_verb_is_quiet_when_it_is_asked_to_be,
+            a_stop_counts_before_a_refusal_that_it_may_have_caused,
             a_quiet_job_has_quiet_progress,
             workers_of_a_submitted_job_have_its_path,
             the_bench_judges_by_the_medians_of_its_rounds,

@@ -4,6 +4,7 @@ stand in for Ray's."""
 import contextlib
 import pathlib
 import sys
+import types
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 sys.path.insert(0, str(ROOT / "python"))
@@ -36,6 +37,26 @@ def fake_modules(fakes: dict):
         for name, module in before.items():
             sys.modules.pop(name, None)
             sys.modules |= {name: module} if module else {}
+
+
+class FakeCounter:
+    """Of Ray's metrics: `made` has what was counted, by name and tags."""
+
+    made: dict[tuple, float] = {}
+
+    def __init__(self, name: str, description: str, tag_keys: tuple[str, ...]) -> None:
+        self._name = name
+        self._tags: dict[str, str] = {}
+
+    def set_default_tags(self, tags: dict[str, str]) -> None:
+        self._tags = tags
+        self.made[(self._name, *sorted(tags.values()))] = 0
+
+    def inc(self, amount: float) -> None:
+        self.made[(self._name, *sorted(self._tags.values()))] += amount
+
+
+FAKE_METRICS = {"ray.util": types.SimpleNamespace(), "ray.util.metrics": types.SimpleNamespace(Counter=FakeCounter)}
 
 
 def node(name: str, **fields) -> Node:

@@ -1,0 +1,64 @@
+"""The places that a command line names: what is read and what is written, on a disk and on stores."""
+
+import dataclasses
+import os
+import re
+
+from darkroom_ray.request import Request, path_on_disk
+
+PATTERN = re.compile(r"[*?\[]")
+STORES = ("s3://", "hf://")
+SETTINGS = re.compile(r"\?[^?]*=.*$")  # Of an address of a store; another ? is of a pattern.
+
+# Flags and positionals that name places, by verb: what is read, and what is written.
+READ_PLACES = {
+    "download": ("--metadata", "--deny-list"),
+    "process": ("RAW_URI", "--model"),
+    "train": ("RECIPE.toml", "--data", "--model", "--validation", "--init-from"),
+    "online": ("RECIPE.toml", "--raw-data", "--model", "--validation", "--init-from"),
+    "encoder": ("RECIPE.toml", "--raw-data", "--model"),
+    "transformer": ("RAW_URI",),
+    "tune": ("--data", "--raw-data", "--model", "--validation"),  # The recipe lies in the output folder for the trials.
+    "sample": ("--model", "--prompts-file", "--jobs", "--frozen", "--init-image"),
+    "serve": ("MODEL", "--keys", "--frozen"),
+}
+WRITTEN_PLACES = {"download": ("OUTPUT_URI",), "process": ("OUTPUT_URI",), "train": ("--output",), "online": ("--output",), "tune": ("--output",), "encoder": (), "transformer": (), "sample": ("--output",), "serve": ()}
+
+
+def local_paths(given: dict[str, list[str]], names: tuple[str, ...]) -> list[str]:
+    """Those of the places that lie on a disk, as paths; of a pattern its folder."""
+    paths = []
+    for name in names:
+        for path in filter(None, map(path_on_disk, given.get(name, []))):
+            paths.append(folder_of_pattern(path) if PATTERN.search(path) else path)
+    return paths
+
+
+def folder_of_pattern(word: str) -> str:
+    """The folder below which all names lie that a pattern stands for."""
+    return os.path.dirname(PATTERN.split(word)[0]) or "."
+
+
+def store_places(given: dict[str, list[str]], names: tuple[str, ...]) -> list[str]:
+    """Those of the places that lie on a store; of a pattern its folder."""
+    places = []
+    for uri in (uri for name in names for uri in given.get(name, []) if uri.startswith(STORES)):
+        settings = found[0] if (found := SETTINGS.search(uri)) else ""
+        place = uri.removesuffix(settings)
+        places.append((folder_of_pattern(place) if PATTERN.search(place) else place) + settings)
+    return places
+
+
+@dataclasses.dataclass(frozen=True)
+class Places:
+    """Of a command line: paths on a disk, and addresses on stores."""
+
+    read: list[str]
+    written: list[str]
+    read_stores: list[str] = dataclasses.field(default_factory=list)
+    written_stores: list[str] = dataclasses.field(default_factory=list)
+
+
+def places_of(request: Request, given: dict[str, list[str]]) -> Places:
+    read, written = READ_PLACES[request.verb], WRITTEN_PLACES[request.verb]
+    return Places(local_paths(given, read), local_paths(given, written), store_places(given, read), store_places(given, written))

@@ -75,6 +75,20 @@ void add_starts(const Json& facts, RunFigures& figures) {
   }
 }
 
+// Lines do not say which start wrote them, so ranks that changed are not told.
+std::optional<int64_t> ranks_of_all_starts(const Json& facts) {
+  const Json starts = facts.value("starts", Json());
+  std::optional<int64_t> ranks;
+  for (const Json& start : starts.is_array() ? starts : Json::array()) {
+    const auto here = number_in<int64_t>(start, "ranks");
+    if (!here || *here < 1 || (ranks && *ranks != *here)) {
+      return std::nullopt;
+    }
+    ranks = here;
+  }
+  return ranks;
+}
+
 std::string recipe_value_text(const Json& value) {
   if (value.is_null()) {
     return "-";
@@ -243,12 +257,16 @@ RunFigures figures_of(const RunFolder& run) {
       *figure = median(std::move(values));
     }
   }
+  if (const Json batch = run.recipe_field("batch", "global"); figures.images_per_second && batch.is_number_integer() && batch > 0) {
+    figures.steps_per_second = *figures.images_per_second / batch.get<double>();
+  }
   if (const auto peaks = run.metrics.values_of("peak_memory_bytes"); !peaks.empty()) {
     constexpr double kMostBytes = 1e18;  // Whatever stands there.
     figures.peak_memory_bytes = static_cast<int64_t>(std::clamp(*std::max_element(peaks.begin(), peaks.end()), 0.0, kMostBytes));
   }
   if (run.facts.is_object()) {
     figures.parameters = number_in<int64_t>(run.facts, "parameters");
+    figures.ranks = ranks_of_all_starts(run.facts);
     // Of the last save, which follows the last logged line: its previews and its checkpoint are in it.
     figures.seconds = std::max(figures.seconds, number_in<double>(run.facts, "seconds"));
     const std::string component = text_in(run.facts, "component");
@@ -256,6 +274,11 @@ RunFigures figures_of(const RunFolder& run) {
     add_starts(run.facts, figures);
   }
   return figures;
+}
+
+std::optional<double> RunFigures::world_scaled_steps_per_second() const {
+  const bool is_known = steps_per_second && ranks && *ranks > 1;
+  return is_known ? std::optional(*steps_per_second * static_cast<double>(*ranks)) : std::nullopt;
 }
 
 std::vector<std::pair<std::string, std::string>> run_facts_rows(const RunFolder& run) {
@@ -277,7 +300,10 @@ std::vector<std::pair<std::string, std::string>> run_facts_rows(const RunFolder&
   add("loss, first lines", number(figures.loss_first));
   add("loss, last lines", number(figures.loss_last));
   add("validation loss", number(figures.validation_loss));
+  add("ranks", figures.ranks ? grouped_digits(*figures.ranks) : "");
   add("pictures/s, median", number(figures.images_per_second));
+  add("optimizer steps/s, median", number(figures.steps_per_second));
+  add("it/s, world-scaled: steps/s x ranks", number(figures.world_scaled_steps_per_second()));
   add("TFLOP/s, median", number(figures.tflops));
   add("share of the peak (MFU), median", figures.mfu ? mfu_text(*figures.mfu) : "");
   add("peak memory of rank 0", figures.peak_memory_bytes ? bytes_text(*figures.peak_memory_bytes) : "");

@@ -45,7 +45,9 @@ struct RunFigures {
   std::optional<double> loss_first;          ///< Mean over the first 50 logged steps, or the first half.
   std::optional<double> loss_last;           ///< Mean over the last 50, or the last half.
   std::optional<double> validation_loss;     ///< The last one.
-  std::optional<double> images_per_second;   ///< Median over the logged steps.
+  std::optional<double> images_per_second;   ///< Of all ranks: median over the logged steps.
+  std::optional<double> steps_per_second;    ///< Of the optimizer, likewise.
+  std::optional<int64_t> ranks;              ///< Where all starts had as many.
   std::optional<double> tflops;              ///< Of all ranks, in 10^12 operations per second: median over the logged steps.
   std::optional<double> mfu;                 ///< Share of their peak that this is, likewise.
   std::optional<int64_t> peak_memory_bytes;  ///< Of rank 0, the largest.
@@ -53,6 +55,9 @@ struct RunFigures {
   std::string component;                     ///< "U-Net", "autoencoder" or "".
   std::vector<std::string> machines;         ///< Each kind once, in the order of the starts.
   int64_t num_starts = 0;
+
+  /// Steps of all ranks, as trainers show them whose counter adds each rank's step; empty: one rank, or not known.
+  std::optional<double> world_scaled_steps_per_second() const;
 };
 
 RunFigures figures_of(const RunFolder& run);

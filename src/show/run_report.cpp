@@ -33,6 +33,13 @@ std::string tile(const std::string& label, const std::string& value, const std::
                      escape_html(note));
 }
 
+std::string throughput_note(const RunFigures& figures) {
+  const auto scaled = figures.world_scaled_steps_per_second();
+  return scaled ? fmt::format("pictures/s of all {} ranks, the median; {} steps/s, {} it/s world-scaled", grouped_digits(*figures.ranks),
+                              number_text(*figures.steps_per_second, 3), number_text(*scaled, 3))
+                : "pictures/s, the median";
+}
+
 std::string tiles_html(const RunFigures& figures) {
   std::string html = "<div class=\"tiles\">";
   html += tile("steps", grouped_digits(figures.step), figures.max_steps ? "of " + grouped_digits(*figures.max_steps) : "done");
@@ -51,7 +58,7 @@ std::string tiles_html(const RunFigures& figures) {
                             : "");
   }
   if (figures.images_per_second) {
-    html += tile("throughput", number_text(*figures.images_per_second, 3), "pictures/s, the median");
+    html += tile("throughput", number_text(*figures.images_per_second, 3), throughput_note(figures));
   }
   if (figures.tflops) {
     const std::string share = figures.mfu ? "; " + mfu_text(*figures.mfu) + " of the peak (MFU)" : "";

@@ -677,6 +677,15 @@ def curves_of_a_run_are_read_on_while_it_trains() -> None:
         require(said_at(tab, "loss").startswith("step 1: loss 0.8"), "lines that were replaced stay", said_at(tab, "loss"))
 
 
+def a_run_of_several_ranks_says_what_all_of_them_do_in_a_second() -> None:
+    alone, together = FakeRun(lines_of(range(1, 4))), FakeRun(lines_of(range(1, 4)))
+    together.last_start = {"device": "cpu", "ranks": 4}
+    with page_of_runs({"together": together, "alone": alone}) as (_, tab):
+        tab.wait_for("document.querySelector('#training-state').textContent === 'step 3 of 1,000 - 6 s - 30 pictures/s of 4 ranks: 3.75 steps/s, 15 it/s world-scaled'")
+        tab.choose("#training-run", "alone")
+        tab.wait_for("document.querySelector('#training-state').textContent === 'step 3 of 1,000 - 6 s'")
+
+
 def a_view_that_is_open_looks_again_of_itself() -> None:
     run = FakeRun([])
     with page_of_runs({"tiny": run}) as (_, tab):
@@ -1237,6 +1246,7 @@ if __name__ == "__main__":
             a_phone_shows_one_column,
             a_server_without_runs_has_no_view_of_them,
             curves_of_a_run_are_read_on_while_it_trains,
+            a_run_of_several_ranks_says_what_all_of_them_do_in_a_second,
             a_view_that_is_open_looks_again_of_itself,
             two_runs_lie_over_each_other,
             smoothing_and_a_logarithm_change_what_is_drawn,

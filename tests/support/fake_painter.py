@@ -92,11 +92,12 @@ class FakeRun:
     def __init__(self, lines: list[dict], steps: tuple[int, ...] = (), prompts: tuple[str, ...] = (), has_report: bool = False) -> None:
         self.lines, self.steps, self.prompts, self.has_report = lines, steps, prompts, has_report
         self.recipe = {"optimizer.lr": 0.001, "schedule.max_steps": 1000, "batch.global": 8}
+        self.last_start: dict = {"device": "cpu"}
         self.most_lines = 1000  # Of a reply.
         self.asked: list[int] = []  # The first line of each reply.
 
     def facts(self, name: str) -> dict:
-        return {"name": name, "component": "unet", "parameters": 1234567, "recipe": self.recipe, "starts": 1, "last_start": {"device": "cpu"}, "samples": self.steps,
+        return {"name": name, "component": "unet", "parameters": 1234567, "recipe": self.recipe, "starts": 1, "last_start": self.last_start, "samples": self.steps,
                 "checkpoints": self.steps, "has_report": self.has_report}
 
     def metrics(self, place: str) -> dict:

@@ -12,6 +12,13 @@ function durationText(seconds) {
   return hours > 0 ? `${hours} h ${minutes} min` : minutes > 0 ? `${minutes} min ${Math.floor(seconds % 60)} s` : `${numberText(seconds)} s`;
 }
 
+// Trainers whose counter adds each rank's step show steps/s x ranks.
+function speedOfRanks({images_per_second: rate}, {recipe, last_start: {ranks}}) {
+  const steps = rate / recipe["batch.global"];
+  return ranks > 1 && Number.isFinite(steps)
+    ? [`${numberText(rate)} pictures/s of ${numberText(ranks)} ranks: ${numberText(steps)} steps/s, ${numberText(steps * ranks)} it/s world-scaled`] : [];
+}
+
 export class Training {
   #curves = new Map();  // By run.
   #facts = new Map();
@@ -107,6 +114,7 @@ export class Training {
       `step ${numberText(last.step)}${most === undefined ? "" : ` of ${numberText(most)}`}`,
       ...(last.seconds === undefined ? [] : [durationText(last.seconds)]),
       ...(last.goodput === undefined ? [] : [`goodput ${numberText(100 * last.goodput)} %`]),
+      ...(facts === undefined ? [] : speedOfRanks(last, facts)),
       ...(curves.unreadable === 0 ? [] : [`${curves.unreadable} lines that could not be read`])];
     byId("training-state").textContent = parts.join(" - ");
   }

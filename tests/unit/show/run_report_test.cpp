@@ -211,6 +211,34 @@ TEST_F(RunReport, tells_what_the_steps_reached_where_the_metrics_do) {
   EXPECT_THAT(page(), HasSubstr("<p class=\"dim\">bfloat16"));
 }
 
+// A trainer whose counter adds every rank's step shows ranks x steps.
+TEST_F(RunReport, says_what_several_ranks_do_in_a_second) {
+  const auto rows_with = [&](const std::string& facts) {
+    put("metrics.jsonl", kMetrics);
+    put("run.json", facts);
+    EXPECT_TRUE(write_run_report(files_, "runs/first").is_ok());
+    return run_facts_rows(*read_run_folder(files_, "runs/first"));
+  };
+  const auto named = [](const char* name) { return testing::Contains(testing::Key(std::string(name))); };
+  const auto rows = rows_with(R"({"recipe": {"batch": {"global": 16}}, "starts": [{"ranks": 4}, {"ranks": 4}]})");
+  EXPECT_THAT(rows, testing::IsSupersetOf({std::pair<std::string, std::string>{"ranks", "4"},
+                                           {"pictures/s, median", "8"},
+                                           {"optimizer steps/s, median", "0.5"},
+                                           {"it/s, world-scaled: steps/s x ranks", "2"}}));
+  EXPECT_THAT(page(), HasSubstr("<b>8</b><span>pictures/s of all 4 ranks, the median; 0.5 steps/s, 2 it/s world-scaled</span>"));
+  const auto alone = rows_with(R"({"recipe": {"batch": {"global": 16}}, "starts": [{"ranks": 1}]})");
+  EXPECT_THAT(alone, testing::Contains(testing::Pair("optimizer steps/s, median", "0.5")));
+  EXPECT_THAT(alone, Not(named("it/s, world-scaled: steps/s x ranks")));
+  EXPECT_THAT(page(), HasSubstr("<span>pictures/s, the median</span>"));
+  // The lines do not say which start wrote them.
+  EXPECT_THAT(rows_with(R"({"recipe": {"batch": {"global": 16}}, "starts": [{"ranks": 2}, {"ranks": 4}]})"), Not(named("ranks")));
+  for (const char* facts :
+       {R"({"recipe": {"batch": {"global": 0}}, "starts": [{"ranks": -4}]})", R"({"recipe": {"batch": 5}, "starts": [{"ranks": "4"}]})",
+        R"({"starts": [5]})", R"({"recipe": {"batch": {"global": 16}}, "starts": []})"}) {
+    EXPECT_THAT(rows_with(facts), Not(named("it/s, world-scaled: steps/s x ranks"))) << facts;
+  }
+}
+
 TEST_F(RunReport, a_loss_below_zero_is_drawn_too) {
   put("metrics.jsonl", "{\"step\":1,\"loss\":-0.5}\n{\"step\":2,\"loss\":0.25}\n");
   ASSERT_TRUE(write_run_report(files_, "runs/first").is_ok());

@@ -14,38 +14,19 @@ import pathlib
 import re
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
 import threading
 import time
 import types
-import urllib.error
-import urllib.parse
 import urllib.request
 
+from prometheus import DASHBOARDS, PATIENCE, Prometheus, job_of_files, program_of, queries, static_job
 from workbench import PROGRAM, ROOT, LoopbackWeb, Orders, Skipped, Workbench, main, require, run
 
-DASHBOARDS = sorted((ROOT / "deploy" / "grafana").glob("*.json"))
-PATIENCE = 300  # Seconds; a limit, no measure.
-# What Grafana puts in place of its variables.
-VARIABLES = {"$__rate_interval": "1m", "$instance": ".*"}
 PRICE = ["--price-per-hour", "p4de.24xlarge:spot"]
 NUM_ROWS = 16
-
-
-def queries() -> list[tuple[str, str, str]]:
-    """(dashboard, panel, query) of every target."""
-    found = []
-    for path in DASHBOARDS:
-        for panel in json.loads(path.read_text())["panels"]:
-            for target in panel["targets"]:
-                query = target["expr"]
-                for name, value in VARIABLES.items():
-                    query = query.replace(name, value)
-                found.append((path.stem, panel["title"], query))
-    return found
 
 
 def the_committed_dashboards_are_those_of_the_script() -> None:
@@ -65,13 +46,6 @@ def every_query_names_a_variable_that_the_dashboard_has() -> None:
         ids = [panel["id"] for panel in dashboard["panels"]]
         places = [(panel["gridPos"]["x"], panel["gridPos"]["y"]) for panel in dashboard["panels"]]
         require(len(set(ids)) == len(ids) and len(set(places)) == len(places), "panels on top of each other in", path.name)
-
-
-def program_of(name: str) -> str:
-    found = shutil.which(name)
-    if found is None:
-        raise Skipped(f"there is no {name}; apt-get install prometheus")
-    return found
 
 
 def promtool_takes_the_configuration() -> None:
@@ -146,55 +120,6 @@ def started(*arguments, environment: dict[str, str]):
             code = process.wait(PATIENCE)
             errors.seek(0)
             require(code == 143, "exit code", code, errors.read()[-3000:])
-
-
-def free_port() -> int:
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        return one.getsockname()[1]
-
-
-class Prometheus:
-    """Scrapes the addresses with the jobs and the rules of deploy/."""
-
-    def __init__(self, folder: pathlib.Path, targets: dict[str, list[str]]):
-        shutil.copy(ROOT / "deploy" / "prometheus_rules.yml", folder)
-        scrapes = [{"job_name": job, "static_configs": [{"targets": addresses}]} for job, addresses in targets.items()]
-        # JSON is YAML.
-        (folder / "prometheus.yml").write_text(json.dumps({"global": {"scrape_interval": "1s", "evaluation_interval": "1s"}, "rule_files": ["prometheus_rules.yml"], "scrape_configs": scrapes}))
-        self.address = f"127.0.0.1:{free_port()}"
-        self.log = (folder / "log").open("w")
-        self.process = subprocess.Popen(
-            [program_of("prometheus"), f"--config.file={folder}/prometheus.yml", f"--storage.tsdb.path={folder}/data", f"--web.listen-address={self.address}"], stdout=self.log, stderr=self.log)
-
-    def close(self) -> None:
-        self.process.terminate()
-        self.process.wait(PATIENCE)
-        self.log.close()
-
-    def ask(self, path: str, **parameters: str):
-        """None: it does not answer yet."""
-        require(self.process.poll() is None, "Prometheus has ended; its log:", pathlib.Path(self.log.name).read_text()[-2000:])
-        try:
-            with urllib.request.urlopen(f"http://{self.address}/api/v1/{path}?{urllib.parse.urlencode(parameters)}", timeout=60) as reply:
-                return json.load(reply)["data"]
-        except urllib.error.HTTPError as error:
-            raise AssertionError(f"{path} {parameters}: {error.read().decode()}") from error
-        except urllib.error.URLError:
-            return None
-
-    def await_all(self, wanted: list[tuple[str, str, str]]) -> dict[tuple[str, str, str], list]:
-        """Asks until every query has found something."""
-        found: dict[tuple[str, str, str], list] = {}
-        begin = time.monotonic()
-        while len(found) < len(wanted):
-            require(time.monotonic() - begin < PATIENCE, "nothing is found by", [one for one in wanted if one not in found])
-            for one in wanted:
-                answer = None if one in found else self.ask("query", query=one[2])
-                if answer and answer["result"]:
-                    found[one] = answer["result"]
-            time.sleep(0.2)
-        return found
 
 
 def paint(address: str) -> None:
@@ -297,43 +222,65 @@ def check_rules(prometheus: Prometheus, known: set[str]) -> None:
         require(names <= known, "a rule of metrics that nobody has", rule["name"], names - known)
 
 
+class Targets:
+    """A file that tells Prometheus of processes as they come."""
+
+    def __init__(self, folder: pathlib.Path):
+        self.path = folder / "targets.json"
+        self.known: list[dict] = []
+        self.write()
+
+    def write(self) -> None:
+        new = self.path.with_suffix(".new")
+        new.write_text(json.dumps(self.known))
+        new.replace(self.path)
+
+    def add(self, job: str, address: str) -> None:
+        self.known.append({"targets": [address], "labels": {"job": job}})
+        self.write()
+
+
+def await_answer(prometheus: Prometheus, expression: str) -> None:
+    prometheus.await_all([("", "", expression)])
+
+
 def every_panel_finds_what_it_asks_for() -> None:
     program_of("prometheus")
     library = PROGRAM.resolve().parent / "tests" / "fake_management"
     if not library.exists():
         raise Skipped("the stand-in of NVIDIA's management library is not built (core_test)")
     environment = {**os.environ, "LD_LIBRARY_PATH": str(library)}
-    with Workbench(NUM_ROWS) as bench, LoopbackWeb(bench.path("corpus")) as web, contextlib.ExitStack() as stack:
+    with Workbench(NUM_ROWS) as bench, LoopbackWeb(bench.path("corpus")) as web, tempfile.TemporaryDirectory() as folder, contextlib.ExitStack() as stack:
+        targets, ray = Targets(pathlib.Path(folder)), RayStandIn()
+        stack.callback(ray.close)
+        prometheus = Prometheus(pathlib.Path(folder), [job_of_files("darkroom", targets.path), static_job("ray", [f"127.0.0.1:{ray.server_port}"])])
+        stack.callback(prometheus.close)
         table = bench.write_url_table(web.port)
         observed = ["--metrics-port", "0", *PRICE]
         os.remove(next(pathlib.Path(bench.path("corpus"), "pictures").iterdir()))  # A row that fails.
         download = Orders("download", bench.path("images"), "--metadata", table, "--rows-per-file", "4", "--allow-private", f"127.0.0.1/32:{web.port}", *observed, environment=environment)
         stack.callback(download.end)
-        addresses = [left_address(bench.path("images"))]
-        images = [download.ask(item) for item in range(4)]
+        targets.add("darkroom-data", left_address(bench.path("images")))
+        images = [download.ask(0)]
+        await_answer(prometheus, "darkroom_fetch_seconds_count > 0")  # What comes behind the first look is a rate.
+        images += [download.ask(item) for item in range(1, 4)]
         require(sum(answer["rows_out"] for answer in images) == NUM_ROWS - 1, "rows", images)
         process = Orders("process", bench.path("images"), bench.path("latents"), "--model", bench.model, "--resolution", "64", "--rows-per-file", "4", *observed, environment=environment)
         stack.callback(process.end)
-        addresses.append(left_address(bench.path("latents")))
+        targets.add("darkroom-data", left_address(bench.path("latents")))
         for item in range(process.first["items"]):
             process.ask(item)
         recipe = ["recipes/tiny.toml", "--model", bench.model, "--set", "batch.global=4", "--set", "batch.micro=4", "--set", "data.resolution=64", "--set", "checkpoint.every_steps=0", "--set", "samples.every_steps=0"]
         stack.enter_context(started("train", *recipe, "--data", bench.path("latents"), "--output", bench.path("run"), "--max-steps", "1000000", "--tflops", "1", *observed, environment=environment))
+        targets.add("darkroom-train", left_address(bench.path("run")))
         _, errors = stack.enter_context(started("serve", bench.model, "--port", "0", *PRICE, environment=environment))
         endpoint = served_at(errors)
-        targets = {"darkroom-data": addresses, "darkroom-train": [left_address(bench.path("run"))], "darkroom-serve": [endpoint]}
-        ray = RayStandIn()
-        stack.callback(ray.close)
-        targets["ray"] = [f"127.0.0.1:{ray.server_port}"]
-        with tempfile.TemporaryDirectory() as folder:
-            prometheus = Prometheus(pathlib.Path(folder), targets)
-            stack.callback(prometheus.close)
-            paint(endpoint)
-            found = prometheus.await_all(queries())
-            print(f"        {len(found)} queries of {len(DASHBOARDS)} dashboards")
-            check_numbers(prometheus, found)
-            check_top(bench, endpoint)
-            stack.close()  # Before the folder goes.
+        targets.add("darkroom-serve", endpoint)
+        found = prometheus.await_all(queries(), meanwhile=lambda: paint(endpoint))
+        print(f"        {len(found)} queries of {len(DASHBOARDS)} dashboards")
+        check_numbers(prometheus, found)
+        check_top(bench, endpoint)
+        stack.close()  # Before the folder goes.
 
 
 def check_top(bench: Workbench, endpoint: str) -> None:
@@ -345,11 +292,11 @@ def check_top(bench: Workbench, endpoint: str) -> None:
 
 def check_numbers(prometheus: Prometheus, found: dict) -> None:
     by_title = {(dashboard, title): result for (dashboard, title, _), result in found.items()}
-    done = {float(series["value"][1]) for series in by_title["data_plane", "Rows done"]}
+    done = {series["value"] for series in by_title["data_plane", "Rows done"]}
     require(done == {1.0}, "all rows are done", done)
     require({series["metric"]["code"] for series in by_title["data_plane", "Rows without a result, by code"]} == {"http_404"}, "codes", by_title)
     require({series["metric"]["gpu"] for series in by_title["training", "Memory of GPUs"]} == {"0", "1"}, "GPUs", by_title)
-    shares = {series["metric"]["phase"]: float(series["value"][1]) for series in by_title["training", "What a step goes into"]}
+    shares = {series["metric"]["phase"]: series["value"] for series in by_title["training", "What a step goes into"]}
     require(set(shares) == {"data_wait", "forward", "backward", "update", "device_wait"}, "phases", shares)
     names = set(prometheus.ask("label/__name__/values"))
     ours = {re.sub("_(bucket|sum|count)$", "", name) for name in names if name.startswith("darkroom_")}

@@ -93,6 +93,7 @@ Result<int> run_verb(const DownloadFlags& flags, VerbContext& context) {
   options.trace = observation->trace();
   const Status status = run_download(*stores, options, context.stop, summary);
   context.summary["download"] = summary.to_json();
+  observation->tell_cost(context.summary["download"]);
   DARKROOM_RETURN_IF_ERROR(status);
   if (options.dry_run) {
     MeasuredRates measured;

@@ -109,6 +109,7 @@ Result<int> run_encoder(const EncoderFlags& flags, VerbContext& context) {
                                 {"seconds", counts.seconds},
                                 {"busy_seconds", counts.busy_seconds},
                                 {"idle_seconds", idle_seconds}};
+  observation->tell_cost(context.summary["encoder"]);
   log_info("encoded {} rows in {} slices; busy {:.1f} s, idle {:.1f} s", counts.rows, counts.slices, counts.busy_seconds, idle_seconds);
   return 0;
 }

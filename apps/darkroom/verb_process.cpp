@@ -52,6 +52,7 @@ Result<int> run_verb(const ProcessFlags& flags, VerbContext& context) {
   const Status status = run_process(*stores, options, context.stop, summary);
   context.summary["process"] = summary.to_json();
   context.summary["process"]["resolution"] = options.transform.resolution;
+  observation->tell_cost(context.summary["process"]);
   DARKROOM_RETURN_IF_ERROR(status);
   if (options.dry_run) {
     DARKROOM_RETURN_IF_ERROR(show_estimate("process", flags.estimates, summary, &process_outlook, context));

@@ -310,6 +310,7 @@ Result<int> run_serve(const ServeFlags& asked, VerbContext& context) {
   drain({.server = *serving->server, .service = *serving->service, .batcher = batcher, .models = &shelf});
   const int64_t num_pictures = batcher.num_pictures();
   context.summary["serve"] = {{"pictures", num_pictures}};
+  serving->observation->tell_cost(context.summary["serve"]);
   serving->server.reset();
   serving->service->stop_finishing();
   serving->datasets.end();

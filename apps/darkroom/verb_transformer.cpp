@@ -49,6 +49,7 @@ Result<int> run_transformer(const TransformerFlags& flags, VerbContext& context)
   const Status served = serve_transforms(*stores, options, ready, context.stop, counts);
   context.summary["transformer"] = {
       {"rows", counts.rows}, {"slices", counts.slices}, {"seconds", counts.seconds}, {"busy_seconds", counts.busy_seconds}};
+  observation->tell_cost(context.summary["transformer"]);
   DARKROOM_RETURN_IF_ERROR(served);
   return 0;
 }

@@ -226,7 +226,6 @@ REFUSALS = {
     "--nproc": "the ranks are Ray's: ask for them with --num-training-workers N",
     "--ranks": "the ranks are Ray's: ask for them with --num-training-workers N",
     "--metrics-port": "programs of a node take free ports: ask for --metrics-folder FOLDER, where their addresses lie",
-    "--price-per-hour": "programs of a node would each count the whole machine: only ranks share its price (train, online)",
     "--fsdp": "optimizer state is sharded over the ranks always (ZeRO-1): leave --fsdp out",
     "--sharding-policy": "optimizer state is sharded over the ranks always (ZeRO-1): leave --sharding-policy out",
     "--use-xformers": "attention needs no package: leave --use-xformers out",
@@ -255,7 +254,6 @@ REFUSED_IN = {
     "--items": JOBS,
     "--retry-failed": ("download",),
     "--metrics-port": (*JOBS, *RUNS, *SERVICE),
-    "--price-per-hour": (*JOBS, *SERVICE),
 }
 ACCEPTED_WITHOUT_EFFECT = ("--no-visualize-output", "--no-use-xformers", "--no-fsdp")
 # The driver's alone: a program is found by what it says, and is heard by the driver, which is quiet in its place.
@@ -434,8 +432,6 @@ def read_request(verb: str, words: list[str], folder: str, default_program: str 
     workers = {"download": "--num-tasks", "process": "--num-encoders", "train": "--num-training-workers", "online": "--num-training-workers", "tune": "--workers", "serve": "--min-replicas"}.get(verb, "")
     num_workers = int(cluster.get(workers, 0 if verb in ("download", "tune") else 1))
     min_workers = int(cluster.get("--min-training-workers", 1))
-    if verb in RUNS and "--metrics-folder" not in cluster and any(word.partition("=")[0] == "--price-per-hour" for word in program):
-        raise Refused("--price-per-hour is told among the numbers of the ranks: ask for --metrics-folder FOLDER, too")
     if min_workers > num_workers and verb in RUNS:
         raise Refused(f"--min-training-workers {min_workers} is more than --num-training-workers {num_workers}")
     return Request(

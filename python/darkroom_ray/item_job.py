@@ -13,6 +13,7 @@ from darkroom_ray.items import ItemBook, ItemFailed, pause_after
 from darkroom_ray.measured import JobMeasures
 from darkroom_ray.nodes import nodes_of
 from darkroom_ray.preflight import Node, room_in
+from darkroom_ray.prices import COST_LINE
 from darkroom_ray.program import EXIT_USAGE, ProgramFailed
 from darkroom_ray.progress import Progress, items_text
 from darkroom_ray.request import Placement, Request
@@ -70,6 +71,7 @@ class ItemJob:
         self.progress = Progress(request.verb, is_quiet=request.is_quiet)
         self.measures = JobMeasures(request.verb)
         self.restarts = 0
+        self.worker_seconds = 0.0  # Of programs that have ended in order.
         self.start = time.monotonic()
         self.has_told_of_room = False
         self.count_at = 0.0  # When the nodes are counted again.
@@ -146,7 +148,8 @@ class ItemJob:
             self.stop.pause(LOOK_SECONDS)
             self.check()
             self.tell_of_room()
-        plan, warnings = self.get(self.workers.plan, self.workers.renew)
+        plan, warnings, seconds = self.get(self.workers.plan, self.workers.renew)
+        self.worker_seconds += seconds
         self.progress.warn(warnings)
         open_items = read_item_numbers(plan["open_items"])
         workers = self.workers.num_workers
@@ -161,7 +164,9 @@ class ItemJob:
                 self.look(plan, book)
         except ItemFailed as failure:
             raise JobFailed(f"{failure}\nwhat was committed is safe: put it right and run the same command again to go on") from None
-        self.progress.warn(self.workers.finish(self.wait))
+        warnings, seconds = self.workers.finish(self.wait)
+        self.worker_seconds += seconds
+        self.progress.warn(warnings)
         if self.keeper is not None:  # All is committed: what transformers do now ends nothing.
             self.keeper.end()
             self.keeper.failure = None
@@ -184,12 +189,13 @@ class ItemJob:
         for reference in self.wait(list(self.at_work)):
             batch, worker = self.at_work.pop(reference)
             try:
-                answers, warnings = self.ray.get(reference)
+                answers, warnings, seconds = self.ray.get(reference)
             except self.ray.exceptions.RayError as error:
                 self.lose(book, batch, worker, cause_of(error))
                 continue
             self.workers.give_back(worker, is_lost=False)
             self.progress.warn(warnings)
+            self.worker_seconds += seconds
             self.measures.count(answers)
             book.settle(answers, time.monotonic(), BUSY_PAUSE_SECONDS)
 
@@ -238,8 +244,19 @@ class ItemJob:
         if self.keeper is not None:
             stage["cluster"] |= {"transformer_actors": self.request.transformers.num_workers, "transformer_actors_lost": self.keeper.losses}
         self.progress.clear()
-        self.progress.say(said.splitlines()[-1].split(" ", 1)[-1] if said else f"{self.request.verb}: done")
+        lines = [line for line in said.splitlines() if COST_LINE not in line]
+        self.progress.say(lines[-1].split(" ", 1)[-1] if lines else f"{self.request.verb}: done")
+        self.add_cost(stage)
         return summary
+
+    def add_cost(self, stage: dict) -> None:
+        """The closing run has told what its own place has cost; those of the workers were as large. Of workers that were lost nobody has told."""
+        rate = stage.pop("dollars_per_hour", None)
+        if rate is None:
+            return
+        stage["dollars"] += self.worker_seconds / 3600 * rate
+        stage["cluster"] |= {"worker_seconds": self.worker_seconds, "dollars_per_worker_hour": rate}
+        self.progress.say(f"{self.request.verb}{COST_LINE}{stage['dollars']:.4g}, at ${rate:.4g} an hour of a worker")
 
 
 def first_line(error: Exception) -> str:

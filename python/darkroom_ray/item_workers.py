@@ -13,16 +13,16 @@ TASKS_PER_WAITING = 4  # A cluster that is larger by a quarter each time is soon
 CALLS_OF_AN_ACTOR = 2  # While the program works on one batch the next is at hand.
 
 
-def plan_items(request: Request) -> tuple[dict, list[str]]:
-    """A task: pins the job and says which items are open."""
+def plan_items(request: Request) -> tuple[dict, list[str], float]:
+    """A task: pins the job and says which items are open. Plan, warnings, seconds of its program."""
     child = ItemChild(request)
-    return until_cancelled(lambda: (child.plan(), child.finish()), child.stop)
+    return until_cancelled(lambda: (child.plan(), child.finish(), child.seconds()), child.stop)
 
 
-def do_items(request: Request, items: list[int]) -> tuple[list[dict], list[str]]:
-    """A task: its program does these items and ends."""
+def do_items(request: Request, items: list[int]) -> tuple[list[dict], list[str], float]:
+    """A task: its program does these items and ends. Answers, warnings, seconds of its program."""
     child = ItemChild(request)
-    return until_cancelled(lambda: (child.do(items), child.finish()), child.stop)
+    return until_cancelled(lambda: (child.do(items), child.finish(), child.seconds()), child.stop)
 
 
 class Encoder:
@@ -50,15 +50,16 @@ class Encoder:
         addresses = self._beside.enter_context(AddressFile(self._access.addresses, folder))
         return ["--transformers", f"@{addresses.path}"], self._access.environment()
 
-    def plan(self) -> tuple[dict, list[str]]:
-        return self._started().plan(), []
+    def plan(self) -> tuple[dict, list[str], float]:
+        return self._started().plan(), [], 0.0
 
-    def do(self, items: list[int]) -> tuple[list[dict], list[str]]:
-        return self._started().do(items), []
+    def do(self, items: list[int]) -> tuple[list[dict], list[str], float]:
+        return self._started().do(items), [], 0.0
 
-    def finish(self) -> list[str]:
+    def finish(self) -> tuple[list[str], float]:
+        """Warnings, seconds of its program."""
         with self._beside:
-            return self._child.finish() if self._child else []
+            return (self._child.finish(), self._child.seconds()) if self._child else ([], 0.0)
 
     def stop(self) -> None:
         """Ends its program in order, beside calls that are under way: they fail."""
@@ -118,8 +119,8 @@ class Tasks:
         if not self.is_fixed:
             self.num_workers = num_tasks
 
-    def finish(self, wait) -> list[str]:
-        return []
+    def finish(self, wait) -> tuple[list[str], float]:
+        return [], 0.0
 
     def stop(self, calls: list) -> list:
         """Ends the programs in order. `calls`: that are under way. References that are done when the programs have ended."""
@@ -212,8 +213,9 @@ class Encoders:
         self._ray.kill(actor)  # It may be there still, without its program.
         self._add()
 
-    def finish(self, wait) -> list[str]:
-        """Ends the programs. What they warned of; one that is lost now has committed all that was asked of it. `wait`: ItemJob's. Errors: its."""
+    def finish(self, wait) -> tuple[list[str], float]:
+        """Ends the programs. What they warned of, and their seconds; one that is lost now has committed all that was asked of it. `wait`: ItemJob's.
+        Errors: its."""
         placed = self._placed()
         for actor in self._waiting:
             self._ray.kill(actor)
@@ -223,15 +225,18 @@ class Encoders:
             done = wait(open_replies)
             open_replies = [reply for reply in open_replies if reply not in done]
         warnings: list[str] = []
+        seconds = 0.0
         for reply in replies:
             try:
-                warnings += self._ray.get(reply)
+                of_one, its_seconds = self._ray.get(reply)
             except self._ray.exceptions.RayError:
                 continue
+            warnings += of_one
+            seconds += its_seconds
         for actor in placed:
             self._ray.kill(actor)
         self._calls, self._waiting = {}, {}
-        return warnings
+        return warnings, seconds
 
     def stop(self, calls: list) -> list:
         """As Tasks': the closing run is a task, everything else is an actor's."""

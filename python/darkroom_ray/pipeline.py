@@ -102,9 +102,15 @@ def facts_of(given: dict[str, list[str]], summary: dict) -> dict:
     return {"checkpoint": f"{given['--output'][0].rstrip('/')}/checkpoints/step-{steps:08d}"} if steps is not None else {}
 
 
+def cost_of(stages: list[dict]) -> dict:
+    """Of all stages that have a price; empty where none has."""
+    dollars = [stage[part]["dollars"] for stage in stages for part in ("download", "process", "train") if "dollars" in stage.get(part, {})]
+    return {"dollars": sum(dollars)} if dollars else {}
+
+
 def write_report(path: str, recipe_path: str, stages: list[dict], start: float) -> None:
     """Errors: Refused."""
-    report = {"recipe": recipe_path, "seconds_total": time.monotonic() - start, "stages": stages}
+    report = {"recipe": recipe_path, "seconds_total": time.monotonic() - start, **cost_of(stages), "stages": stages}
     try:
         with open(path + ".new", "w", encoding="utf-8") as file:
             json.dump(report, file, indent=2)

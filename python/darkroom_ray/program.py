@@ -13,6 +13,7 @@ from collections.abc import Callable
 
 from darkroom.child_process import Child, ProgramFailed, was_killed
 from darkroom_ray.flags import Refused
+from darkroom_ray.prices import priced_here
 from darkroom_ray.request import Request
 from darkroom_ray.watched import ProgramWatch
 
@@ -95,7 +96,7 @@ def run_to_summary(request: Request) -> tuple[int, dict, str]:
     ProgramFailed when it was killed; KeyboardInterrupt."""
     with tempfile.TemporaryDirectory() as folder:
         path = pathlib.Path(folder, "summary.json")
-        child = start_child(request, request.command("--json-summary", str(path)))
+        child = start_child(request, priced_here(request).command("--json-summary", str(path)))
         code = until_cancelled(child.wait, lambda: stop_program(child))
         if was_killed(code):
             raise ProgramFailed(code, child.last_words(), socket.gethostname())

@@ -6,6 +6,7 @@ import signal
 import time
 
 from darkroom.child_process import ProgramFailed
+from darkroom_ray.prices import priced_here
 from darkroom_ray.program import start_child
 from darkroom_ray.request import Request
 
@@ -22,7 +23,7 @@ class ServeChild:
 
     def __init__(self, request: Request) -> None:
         self._told: queue.SimpleQueue[int] = queue.SimpleQueue()
-        self._child = start_child(request, request.command(*OWN_WORDS), on_said=self._hear)
+        self._child = start_child(request, priced_here(request).command(*OWN_WORDS), on_said=self._hear)
 
     def _hear(self, line: str) -> None:
         if found := LISTENING.search(line):

@@ -90,6 +90,14 @@ def a_stage_writes_the_summary_that_it_is_asked_for() -> None:
         require(json.loads(summary.read_text()) == {"rows_in": 4}, "its summary", summary.read_text())
 
 
+def the_report_sums_up_what_stages_with_a_price_have_cost() -> None:
+    stages = [{"verb": "download", "download": {"dollars": 1.5}}, {"verb": "process", "process": {}}, {"verb": "online", "train": {"dollars": 2.0}}, {"verb": "sample", "error": "no GPU"}]
+    require(pipeline.cost_of(stages) == {"dollars": 3.5} and pipeline.cost_of(stages[1:2]) == {}, "the sum", pipeline.cost_of(stages))
+    with temporary_folder() as folder:
+        pipeline.write_report(str(folder / "report.json"), "p.toml", stages, 0.0)
+        require(json.loads((folder / "report.json").read_text())["dollars"] == 3.5, "the report")
+
+
 def a_stage_that_the_cluster_refuses_is_named_and_reported() -> None:
     with temporary_folder() as folder:
         code, stages = run_with(of_two_downloads(folder), [(0, {}), Refused("nothing was begun: no node has a GPU")])
@@ -185,7 +193,10 @@ if __name__ == "__main__":
             wrong_pipelines_are_refused_with_their_place,
             stages_run_in_their_order_and_are_reported,
             a_stage_writes_the_summary_that_it_is_asked_for,
+            the_report_sums_up_what_stages_with_a_price_have_cost,
             a_stage_that_the_cluster_refuses_is_named_and_reported,
+            a_stage_whose_words_are_refused_in_its_turn_is_reported,
+            flags_of_a_pipeline_take_their_values_in_either_way,
             what_the_cluster_lacks_for_a_later_stage_is_told_before_the_first,
             a_lost_cluster_ends_a_pipeline_before_its_first_stage,
             a_stage_keeps_its_exit_code_where_its_summary_cannot_be_written,

@@ -24,7 +24,7 @@ from cases import main, require, temporary_folder
 from ray_units import PATIENCE, ROOT, VERSIONS, asked, fake_modules, item_request, node, refusal_of
 
 from darkroom.item_child import read_item_numbers  # noqa: E402
-from darkroom_ray import cluster, command, flags, item_child, item_job, item_workers, items, nodes, places, preflight, probe, program, program_log, progress, stopping, training, verbs  # noqa: E402
+from darkroom_ray import cluster, command, flags, item_child, item_job, item_workers, items, nodes, places, preflight, prices, probe, program, program_log, progress, stopping, training, verbs  # noqa: E402
 from darkroom_ray.flags import read_request  # noqa: E402
 from darkroom_ray.preflight import Node, SeenPath  # noqa: E402
 from darkroom_ray.request import MARKET_LABEL, Placement, Request, without_secrets  # noqa: E402
@@ -98,8 +98,6 @@ WRONG_LINES = (
     ("process", "a b --items 3", "leave --items out"),
     ("download", "out --metadata m --retry-failed timeout", "on one machine only"),
     ("process", "a b --metrics-port 9100", "--metrics-folder FOLDER"),
-    ("process", "a b --price-per-hour 3", "only ranks share its price"),
-    ("train", "r.toml --price-per-hour 3", "--metrics-folder FOLDER, too"),
     ("train", "r --nproc 2", "--num-training-workers"),
     ("train", "r --raw-data images", "darkroom-ray online"),
     ("train", "r --fsdp", "ZeRO-1"),
@@ -741,8 +739,9 @@ def a_task_without_trouble_has_its_program_s_words() -> None:
     with temporary_folder() as folder:
         script = """echo 'x warning: w' >&2; echo '{"ready": true, "items": 1}'; read item && echo "{\\"item\\": $item}"; read item; exit 0"""
         request = item_request(folder, script)
-        require(item_workers.do_items(request, [7]) == ([{"item": 7}], ["warning: w"]), "items")
-        require(item_workers.plan_items(request) == ({"ready": True, "items": 1}, ["warning: w"]), "a plan")
+        answers, warnings, seconds = item_workers.do_items(request, [7])
+        require(answers == [{"item": 7}] and warnings == ["warning: w"] and seconds > 0, "items", answers, warnings, seconds)
+        require(item_workers.plan_items(request)[:2] == ({"ready": True, "items": 1}, ["warning: w"]), "a plan")
         closing = item_request(folder, """echo 'done' >&2; echo '{"process": {}}' > "$3"; exit 3""")
         require(program.run_to_summary(closing) == (3, {"process": {}}, "done"), "a closing run")
 
@@ -783,8 +782,8 @@ class FakeRay:
     def cancel(self, reference) -> None:
         self.cancelled.append(reference)
 
-    def get(self, reference) -> list[str]:
-        return [f"warning of {reference[0]}"]
+    def get(self, reference) -> tuple[list[str], float]:
+        return [f"warning of {reference[0]}"], 2.0
 
 
 def encoders_that_are_not_placed_get_no_work() -> None:
@@ -803,7 +802,7 @@ def encoders_that_are_not_placed_get_no_work() -> None:
     encoders.give_back(alone[1], is_lost=True)
     require(ray.killed == [1] and not encoders.has_room() and encoders.num_waiting() == 3, "a lost one is replaced", ray.killed)
     ray.placed = {3}
-    require(encoders.finish(lambda replies: replies[:1]) == ["warning of 3"], "warnings")
+    require(encoders.finish(lambda replies: replies[:1]) == (["warning of 3"], 2.0), "warnings and seconds")
     require(ray.killed == [1, 0, 2, 3], "all are killed at the end", ray.killed)
 
 
@@ -864,6 +863,36 @@ def a_lost_encoder_with_two_calls_is_one_restart() -> None:
     ray.placed = {1}
     job.lose(book, [0], job.workers.submit([0], False)[1], RuntimeError("the next one died"))
     require(job.restarts == 2, "the next one", job.restarts)
+
+
+def a_program_is_told_of_its_share_of_the_machine_s_price() -> None:
+    whole = {"CPU": 8.0, "GPU": 0.0, "memory": 100.0, "encoder": 2.0}
+    for taken, share in (({"CPU": 2.0}, 0.25), ({"CPU": 2.0, "memory": 50.0}, 0.5), ({"encoder": 2.0}, 0.0), ({}, 0.0), ({"GPU": 1.0, "CPU": 0.8}, 0.1), ({"CPU": 9.0}, 1.0)):
+        require(prices.share_of(taken, whole) == share, "the share of", taken, prices.share_of(taken, whole))
+    require(prices.share_of({"GPU": 0.5, "CPU": 1.0}, {"GPU": 1.0, "CPU": 8.0}) == 0.5, "half a GPU")
+    for words, want in (("--limit 3 --price-per-hour g5:spot", "--limit 3 --price-per-hour g5:spot*0.250000"), ("--price-per-hour=4*0.5", "--price-per-hour=4*0.5*0.250000")):
+        request = read_request("process", ["a", "b", *words.split()], "/")
+        require(" ".join(prices.with_share(request, 0.25).arguments[2:]) == want, "words of", words, prices.with_share(request, 0.25).arguments)
+    request = asked("download")
+    require(prices.priced_here(request) is request, "without a price nobody is asked")
+    context = types.SimpleNamespace(get_node_id=lambda: "b", get_assigned_resources=lambda: {"CPU": 4.0})
+    ray = types.SimpleNamespace(get_runtime_context=lambda: context, nodes=lambda: [{"NodeID": "a", "Resources": {"CPU": 4.0}}, {"NodeID": "b", "Resources": whole}])
+    with fake_modules({"ray": ray}):
+        priced = prices.priced_here(read_request("download", ["out", "--metadata", "m", "--price-per-hour", "8"], "/"))
+    require("8*0.500000" in priced.arguments, "of the node that it is on", priced.arguments)
+
+
+def a_job_has_cost_what_its_workers_and_its_closing_run_have() -> None:
+    ray = FakeRay()
+    ray.placed = {0}
+    job = job_of(ray, asked("process", 1))
+    job.worker_seconds = 1800.0
+    said = "12:00 process: done, as it says\n12:00 process: this has cost $0.5, at $3 an hour"
+    stage = job.summarize({"process": {"dollars": 0.5, "dollars_per_hour": 3.0}}, items.ItemBook([], 1, 3), said)["process"]
+    require(stage["dollars"] == 2.0 and "dollars_per_hour" not in stage and stage["cluster"]["dollars_per_worker_hour"] == 3.0 and stage["cluster"]["worker_seconds"] == 1800.0, "the cost", stage)
+    shown = job.progress.stream.getvalue()
+    require("done, as it says" in shown and "this has cost $2, at $3 an hour of a worker" in shown and "$0.5" not in shown, "what is said", shown)
+    require("dollars" not in job.summarize({"process": {}}, items.ItemBook([], 1, 3), said)["process"], "a cost without a price")
 
 
 def a_place_of_the_summary_that_takes_none_is_refused_before_the_job() -> None:
@@ -1133,6 +1162,8 @@ if __name__ == "__main__":
             a_stopped_job_waits_until_its_encoders_have_ended_their_programs,
             a_stop_cancels_tasks_and_no_call_of_an_actor,
             a_lost_encoder_with_two_calls_is_one_restart,
+            a_program_is_told_of_its_share_of_the_machine_s_price,
+            a_job_has_cost_what_its_workers_and_its_closing_run_have,
             a_place_of_the_summary_that_takes_none_is_refused_before_the_job,
             a_finished_job_whose_summary_cannot_be_written_has_failed,
             tasks_follow_the_nodes_that_there_are,

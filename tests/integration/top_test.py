@@ -183,14 +183,23 @@ def a_job_leaves_its_address_and_takes_it_back() -> None:
         require(not pathlib.Path(out).exists(), "a folder is left")
 
 
-def a_price_is_dollars_or_of_the_catalogue() -> None:
+def a_price_is_dollars_or_of_the_catalogue_and_the_summary_has_the_cost() -> None:
+    """Of jobs whose inputs are not there: what they cost until they failed is told, too."""
     with temporary_folder() as folder:
-        job = [str(PROGRAM), "download", folder / "images", "--metadata", folder / "none.parquet"]
-        for arguments, words in ((["--price-per-hour", "1"], "--metrics-port"), (["--metrics-port", "0", "--price-per-hour", "p4de.24xlarge:cheap"], "p4de.24xlarge:spot"), (["--metrics-port", "0", "--price-per-hour", "-3"], "0 or more")):
-            done = subprocess.run([*job, *arguments], capture_output=True, text=True, timeout=PATIENCE, cwd=ROOT)
+        download = [str(PROGRAM), "download", folder / "images", "--metadata", folder / "none.parquet"]
+        process = [str(PROGRAM), "process", folder / "none", folder / "latents", "--model", ROOT / "models" / "tiny"]
+        for price, words in (("p4de.24xlarge:cheap", "p4de.24xlarge:spot"), ("-3", "0 or more"), ("1*2", "share of the machine"), ("1*-0.5", "share of the machine"), ("*0.5", "must be dollars"), ("1*x", "share of the machine")):
+            done = subprocess.run([*download, "--price-per-hour", price], capture_output=True, text=True, timeout=PATIENCE, cwd=ROOT)
             require(done.returncode == 2 and words in done.stderr, "want a refusal that says", words, done.returncode, done.stderr)
+        for job, price, dollars in ((download, "36e6", 36e6), (download, "p4de.24xlarge*0.25", 40.96 / 4), (process, "36e6*0.5", 18e6)):
+            path = folder / "summary.json"
+            done = subprocess.run([*job, "--price-per-hour", price, "--json-summary", path], capture_output=True, text=True, timeout=PATIENCE, cwd=ROOT)
+            stage = json.loads(path.read_text())[job[1]]
+            require(done.returncode == 1 and stage["dollars_per_hour"] == dollars and 0 < stage["dollars"] < dollars and "this has cost $" in done.stderr, "the cost", stage, done.stderr)
+            subprocess.run([*job, "--json-summary", path], capture_output=True, timeout=PATIENCE, cwd=ROOT)
+            require("dollars" not in json.loads(path.read_text())[job[1]], "a cost without a price")
 
 
 if __name__ == "__main__":
     main([one_frame_is_plain_text, a_folder_leads_to_the_process_that_works_in_it, a_run_without_an_address_tells_its_last_line, what_cannot_be_looked_at_is_named, q_ends_the_view_and_the_terminal_is_as_before,
-          colours_are_left_out_where_nobody_wants_them, a_signal_ends_the_view_too, a_second_signal_leaves_the_terminal_as_it_was, a_job_leaves_its_address_and_takes_it_back, a_price_is_dollars_or_of_the_catalogue])
+          colours_are_left_out_where_nobody_wants_them, a_signal_ends_the_view_too, a_second_signal_leaves_the_terminal_as_it_was, a_job_leaves_its_address_and_takes_it_back, a_price_is_dollars_or_of_the_catalogue_and_the_summary_has_the_cost])

@@ -75,9 +75,10 @@ SpanAttributes resource_of(const ObservedProcess& process) {
 void add_metrics_flags(VerbDefinition& verb, ObservationFlags& flags) {
   verb.flag("--metrics-port", metrics_address(flags.metrics_address),
             "serve the job's numbers as Prometheus text at http://127.0.0.1:PORT/metrics, or at another address of this machine");
-  verb.flag("--price-per-hour", value::text(flags.price, "DOLLARS|MACHINE[:PURCHASE]", "none"),
-            "what this machine costs, for the cost so far among the numbers: dollars, or a machine of the price catalogue, such as "
-            "p4de.24xlarge:spot (on_demand unless it says more)");
+  verb.flag(
+      "--price-per-hour", value::text(flags.price, "DOLLARS|MACHINE[:PURCHASE][*SHARE]", "none"),
+      "what this machine costs, for the cost so far among the numbers and in the summary: dollars, or a machine of the price "
+      "catalogue, such as p4de.24xlarge:spot (on_demand unless it says more); *0.25 behind it: a quarter of the machine is this job's");
 }
 
 void add_observation_flags(VerbDefinition& verb, ObservationFlags& flags) {
@@ -86,7 +87,19 @@ void add_observation_flags(VerbDefinition& verb, ObservationFlags& flags) {
             "write spans of the work as OpenTelemetry's JSON lines; for FILE.trace.json or FILE.perfetto.json as what Perfetto opens");
 }
 
-Result<double> read_price(const std::string& text) {
+namespace {
+
+Result<double> read_share(const std::string& text) {
+  double share = 0;
+  const auto [end, failure] = std::from_chars(text.data(), text.data() + text.size(), share);
+  const bool is_number = failure == std::errc() && end == text.data() + text.size();
+  return is_number && share >= 0 && share <= 1
+             ? Result<double>(share)
+             : Status::invalid_argument("--price-per-hour: what is behind * must be a share of the machine, from 0 to 1, got:", text);
+}
+
+/// Of a whole machine.
+Result<double> read_machine_price(const std::string& text) {
   double dollars = 0;
   const auto [end, failure] = std::from_chars(text.data(), text.data() + text.size(), dollars);
   if (failure == std::errc() && end == text.data() + text.size()) {
@@ -105,6 +118,18 @@ Result<double> read_price(const std::string& text) {
     known += fmt::format("{}{}:{}", known.empty() ? "" : ", ", price.machine, price.purchase);
   }
   return Status::invalid_argument(fmt::format("--price-per-hour must be dollars or one of {}, got:", known), text);
+}
+
+}  // namespace
+
+Result<double> read_price(const std::string& text) {
+  const size_t star = text.rfind('*');
+  if (star == std::string::npos) {
+    return read_machine_price(text);
+  }
+  DARKROOM_ASSIGN_OR_RETURN(const double share, read_share(text.substr(star + 1)));
+  DARKROOM_ASSIGN_OR_RETURN(const double dollars, read_machine_price(text.substr(0, star)));
+  return share * dollars;
 }
 
 std::string trace_path_of_rank(const std::string& path, int64_t rank) {
@@ -129,12 +154,13 @@ Result<std::unique_ptr<JobObservation>> JobObservation::start(const ObservationF
                                                                         .resource = resource_of(process)}));
   }
   const bool is_served = !flags.metrics_address.empty();
-  if (!flags.price.empty() && !is_served && !process.has_own_route) {
-    return Status::invalid_argument("--price-per-hour is told among the numbers of --metrics-port; give that, too; the price:",
-                                    flags.price);
+  observation->verb_ = process.verb;
+  if (!flags.price.empty()) {
+    DARKROOM_ASSIGN_OR_RETURN(const double dollars, read_price(flags.price));
+    observation->dollars_per_hour_ = dollars / static_cast<double>(process.local_ranks);
   }
   if (is_served || process.has_own_route) {
-    DARKROOM_RETURN_IF_ERROR(observation->collect(flags.price, process));
+    observation->collect();
   }
   if (is_served) {
     DARKROOM_RETURN_IF_ERROR(observation->serve(flags.metrics_address, process));
@@ -142,18 +168,25 @@ Result<std::unique_ptr<JobObservation>> JobObservation::start(const ObservationF
   return observation;
 }
 
-Status JobObservation::collect(const std::string& price, const ObservedProcess& process) {
+void JobObservation::collect() {
   collections_.push_back(collect_process_metrics(registry_));
   collections_.push_back(collect_host_metrics(registry_));
   collections_.push_back(collect_gpu_metrics(registry_));
-  registry_.gauge("darkroom_build_info", "Always 1: the program's version and the verb.", {{"version", kVersion}, {"verb", process.verb}})
-      .set(1);
-  if (!price.empty()) {
-    DARKROOM_ASSIGN_OR_RETURN(const double dollars, read_price(price));
-    collections_.push_back(
-        collect_cost_metrics(registry_, dollars / static_cast<double>(process.local_ranks), system_clock(), system_clock().now()));
+  registry_.gauge("darkroom_build_info", "Always 1: the program's version and the verb.", {{"version", kVersion}, {"verb", verb_}}).set(1);
+  if (dollars_per_hour_.has_value()) {
+    collections_.push_back(collect_cost_metrics(registry_, *dollars_per_hour_, system_clock(), began_));
   }
-  return Status::ok();
+}
+
+void JobObservation::tell_cost(nlohmann::json& stage, int64_t num_processes) const {
+  if (!dollars_per_hour_.has_value()) {
+    return;
+  }
+  const std::chrono::duration<double, std::ratio<3600>> hours = system_clock().now() - began_;
+  const double dollars_per_hour = *dollars_per_hour_ * static_cast<double>(num_processes);
+  stage["dollars"] = hours.count() * dollars_per_hour;
+  stage["dollars_per_hour"] = dollars_per_hour;
+  log_info("{}: this has cost ${:.4g}, at ${:.4g} an hour", verb_, hours.count() * dollars_per_hour, dollars_per_hour);
 }
 
 Status JobObservation::serve(const std::string& address, const ObservedProcess& process) {

@@ -2,10 +2,14 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include <nlohmann/json.hpp>
+
 #include "command_line.h"
+#include "darkroom/core/clock.h"
 #include "darkroom/core/metrics.h"
 #include "darkroom/core/result.h"
 #include "darkroom/core/trace_recorder.h"
@@ -16,7 +20,7 @@ namespace darkroom {
 /// How a job lets itself be looked at while it runs: flags of every job.
 struct ObservationFlags {
   std::string metrics_address = {};  ///< Empty: its numbers are not served.
-  std::string price = {};            ///< Of an hour: a number, or MACHINE[:PURCHASE] of the catalogue; empty: not known.
+  std::string price = {};            ///< Of an hour: a number or MACHINE[:PURCHASE] of the catalogue, perhaps *SHARE; empty: not known.
   std::string trace_path = {};       ///< Empty: no spans.
 };
 void add_observation_flags(VerbDefinition& verb, ObservationFlags& flags);
@@ -46,13 +50,19 @@ class JobObservation {
   MetricsRegistry& registry() { return registry_; }
   TraceRecorder* trace() { return trace_.get(); }  ///< Null: no spans are wanted.
   bool is_served() const { return server_ != nullptr; }
+  /// Puts into a verb's part of the summary what the process has cost, and `num_processes` of its kind that began with it, and says it.
+  /// Without a price nothing.
+  void tell_cost(nlohmann::json& stage, int64_t num_processes = 1) const;
 
  private:
   JobObservation() = default;
-  Status collect(const std::string& price, const ObservedProcess& process);
+  void collect();
   Status serve(const std::string& address, const ObservedProcess& process);
   Status leave_address(const std::string& folder, const ObservedProcess& process);
 
+  std::string verb_;
+  std::optional<double> dollars_per_hour_;  // Of this process.
+  Clock::Instant began_ = system_clock().now();
   MetricsRegistry registry_;
   std::vector<MetricsRegistry::Collection> collections_;
   std::unique_ptr<MetricsServer> server_;
@@ -61,7 +71,8 @@ class JobObservation {
   bool has_made_output_ = false;
 };
 
-/// The price of an hour that `text` says. Errors: kInvalidArgument, those of the catalogue.
+/// The price of an hour that `text` says: DOLLARS or MACHINE[:PURCHASE], and of a part of the machine *SHARE behind it. Errors:
+/// kInvalidArgument, those of the catalogue.
 Result<double> read_price(const std::string& text);
 /// The file of a rank's spans: "spans.jsonl" of rank 0, "spans-rank3.jsonl" of rank 3.
 std::string trace_path_of_rank(const std::string& path, int64_t rank);

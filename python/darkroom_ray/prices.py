@@ -1,0 +1,41 @@
+"""What the place of a program costs: of a machine's price the share that it reserves there."""
+
+import dataclasses
+
+from darkroom_ray.request import Request
+
+FLAG = "--price-per-hour"
+RESERVED = ("CPU", "GPU", "memory")  # Of Ray's resources those that a machine is paid for.
+COST_LINE = ": this has cost $"  # As the program says it (apps/darkroom/jobs/job_observation.cpp).
+
+
+def share_of(taken: dict[str, float], whole: dict[str, float]) -> float:
+    """Of the resource of which it takes most: what is left of the others beside it nobody can use as well."""
+    return max((min(1.0, taken.get(name, 0.0) / whole[name]) for name in RESERVED if whole.get(name)), default=0.0)
+
+
+def has_price(request: Request) -> bool:
+    return any(word.partition("=")[0] == FLAG for word in request.arguments)
+
+
+def with_share(request: Request, share: float) -> Request:
+    """The price of the machine becomes that of a part of it."""
+    words = list(request.arguments)
+    for place, word in enumerate(words):
+        if word.startswith(f"{FLAG}="):
+            words[place] = f"{word}*{share:.6f}"
+        elif word == FLAG and place + 1 < len(words):
+            words[place + 1] = f"{words[place + 1]}*{share:.6f}"
+    return dataclasses.replace(request, arguments=tuple(words))
+
+
+def priced_here(request: Request) -> Request:
+    """As the program of this Ray worker is to count. REQUIRES: called in a task or an actor, where there is a price."""
+    if not has_price(request):
+        return request
+    import ray
+
+    context = ray.get_runtime_context()
+    here = context.get_node_id()
+    whole = next((node["Resources"] for node in ray.nodes() if node["NodeID"] == here), {})
+    return with_share(request, share_of(context.get_assigned_resources(), whole))

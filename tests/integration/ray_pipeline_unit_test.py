@@ -195,7 +195,6 @@ if __name__ == "__main__":
             a_stage_writes_the_summary_that_it_is_asked_for,
             the_report_sums_up_what_stages_with_a_price_have_cost,
             a_stage_that_the_cluster_refuses_is_named_and_reported,
-            flags_of_a_pipeline_take_their_values_in_either_way,
             what_the_cluster_lacks_for_a_later_stage_is_told_before_the_first,
             a_lost_cluster_ends_a_pipeline_before_its_first_stage,
             a_stage_keeps_its_exit_code_where_its_summary_cannot_be_written,

@@ -10,7 +10,9 @@ import contextlib
 import io
 import json
 import pathlib
+import os
 import shutil
+import subprocess
 import sys
 import threading
 import urllib.request
@@ -19,7 +21,7 @@ import numpy as np
 
 from cases import made_once, main, require, temporary_folder
 from serve_test import IMG2IMG, KEY, Server, base64_of, gradient, model, pixels, write_datasets
-from workbench import ROOT
+from workbench import PROGRAM, ROOT, run
 
 sys.path.insert(0, str(ROOT / "tests" / "support"))
 
@@ -1222,6 +1224,79 @@ def the_program_shows_datasets_of_images_and_of_latents() -> None:
             tab.require_quiet()
 
 
+class DemoServer(Server):
+    """What `make serve-demo` starts, over a demo's folder."""
+
+    def __init__(self, demo: pathlib.Path) -> None:
+        self.tls = None
+        environment = {**os.environ, "PROGRAM": str(PROGRAM), "DEMO": str(demo)}
+        self.process = subprocess.Popen([ROOT / "tools" / "build" / "serve_demo.sh", "0"], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, env=environment)
+        self.await_start()
+
+
+def write_demo(demo: pathlib.Path) -> None:
+    """As `make demo` leaves it, but that next to nothing was learnt."""
+    demo.mkdir()
+    images, _ = write_datasets(demo)
+    settings = ["batch.global=2", "batch.micro=2", "schedule.warmup_steps=1", "samples.every_steps=0"]
+    run("train", "recipes/tiny.toml", "--raw-data", images, "--model", "models/tiny", "--output", demo / "run", "--max-steps", "2", *(word for one in settings for word in ("--set", one)))
+    images.rename(demo / "images")
+
+
+def a_new_user_of_the_demo_has_a_picture_by_a_click_and_sweeps_and_compares_the_two_models() -> None:
+    browser()
+    with temporary_folder() as folder:
+        write_demo(folder / "demo")
+        with DemoServer(folder / "demo") as server, browser().tab(f"http://127.0.0.1:{server.port}/") as tab:
+            tab.wait_for(READY)
+            models = tab.value("[...document.querySelector('#model-choice').options].map((one) => one.value)")
+            require(models == ["tiny", "trained"] and tab.value("document.querySelector('#model-choice').checkVisibility()"), "both models stand beside each other", models)
+            tab.click("#paint")  # The first of three clicks that a picture may take.
+            tab.wait_for(f"{num_of('#tasks img.whole')} === 1 && document.querySelector('.task img').naturalWidth === 64")
+
+            tab.fill("#steps", "4")
+            tab.fill("#sweep-count", "3")
+            tab.click("#sweep")
+            tab.wait_for(f"{num_of('#tasks img.whole')} === 4")
+            seeds = tab.value("[...document.querySelectorAll('#tasks figcaption')].map((one) => Number(one.textContent.match(/[0-9]+/)[0]))")
+            swept = sorted(seeds)
+            require(any(swept[index:index + 3] == list(range(swept[index], swept[index] + 3)) for index in range(2)), "seeds in a row", seeds)
+
+            open_tab(tab, "vote")
+            tab.click("#take-a")
+            tab.choose("#model-choice", "trained")
+            tab.wait_for("document.querySelector('#model').textContent.startsWith('trained')")
+            tab.click("#take-b")
+            sides = [tab.text(f"#side-{side}") for side in "ab"]
+            require("tiny" in sides[0] and "trained" in sides[1], "the two sides", sides)
+            tab.fill("#vote-prompts", "red apple")
+            tab.fill("#vote-seed", "7")
+            tab.fill("#vote-count", "1")
+            tab.click("#vote-start")
+            tab.wait_for(f"{num_of('#vote-pair img.whole')} === 2")
+            tab.value("document.activeElement.blur()")
+            tab.press("1")
+            tab.wait_for(f"{num_of('#vote-next')} === 1")
+            drawn = """[...document.querySelectorAll('#vote-pair img.whole')].map((image) => {
+              const canvas = document.createElement('canvas');
+              [canvas.width, canvas.height] = [image.naturalWidth, image.naturalHeight];
+              canvas.getContext('2d').drawImage(image, 0, 0);
+              return canvas.toDataURL().split(',')[1];
+            })"""
+            names = tab.value("[...document.querySelectorAll('.which')].map((one) => one.textContent)")
+            shown = dict(zip(names, (pixels(base64.b64decode(one)) for one in tab.value(drawn)), strict=True))
+            for side, name in (("A", "tiny"), ("B", "trained")):
+                want = server.paint({"prompt": "red apple", "model": name, "seed": 7, "num_inference_steps": 4})
+                require(np.abs(shown[side] - want).max() <= 1, "another picture than the model's", name)
+            require(np.abs(shown["A"] - shown["B"]).max() > 1, "two models paint alike")
+
+            open_tab(tab, "training")
+            tab.wait_for("document.querySelector('#training-state').textContent.startsWith('step 2 of 2')")
+            open_tab(tab, "dataset")
+            tab.wait_for(shown_rows(0, 12))
+            tab.require_quiet("409")  # What is asked of a model that has not been loaded.
+
+
 if __name__ == "__main__":
     try:
         main([
@@ -1271,6 +1346,7 @@ if __name__ == "__main__":
             the_program_asks_the_page_for_its_key,
             the_program_shows_a_run_that_grows,
             the_program_shows_datasets_of_images_and_of_latents,
+            a_new_user_of_the_demo_has_a_picture_by_a_click_and_sweeps_and_compares_the_two_models,
         ])
     finally:
         if model.cache_info().currsize:

@@ -467,7 +467,8 @@ def the_demo_is_one_server_of_what_is_there() -> None:
         require(served("8080") == want, "with a demo", served("8080"))
         shutil.rmtree(demo / "run" / "checkpoints")  # One that was stopped early.
         require("trained" not in "".join(served("8080")) and "--run" in served("8080"), "without a checkpoint", served("8080"))
-        for port in ("0", "65536", "x"):
+        require(served("0")[-1] == "0", "any port", served("0"))
+        for port in ("65536", "x", "-1"):
             served(port, expect=2)
         program.unlink()
         served("81", expect=1)

@@ -1,15 +1,15 @@
 #!/usr/bin/env bash
 # Serves the page with the shipped model and, where `make demo` has run, what it has trained beside it, its run and its datasets: one server,
 # so that the page can put the two models side by side.
-# usage: serve_demo.sh [PORT]      Ctrl-C ends it. DEMO: the demo's folder; PROGRAM: the program.
+# usage: serve_demo.sh [PORT]      Ctrl-C ends it. PORT 0: any that is free. DEMO: the demo's folder; PROGRAM: the program.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 port=${1:-${PORT:-8080}}
 program=${PROGRAM:-build/darkroom}
 demo=${DEMO:-demo-run}
 
-[[ $port =~ ^[0-9]+$ ]] && ((port >= 1 && port <= 65535)) || {
-  printf 'serve-demo: the port must be 1 to 65535, got: %s\n' "$port" >&2
+[[ $port =~ ^[0-9]+$ ]] && ((port <= 65535)) || {
+  printf 'serve-demo: the port must be 0 to 65535, got: %s\n' "$port" >&2
   exit 2
 }
 [ -x "$program" ] || {
@@ -36,5 +36,5 @@ if [ ${#datasets[@]} -gt 0 ]; then
   arguments+=(--dataset "${datasets[@]}")
   shown+=", its datasets"
 fi
-printf 'serve-demo: http://127.0.0.1:%s/ will have %s\n' "$port" "$shown"
+printf 'serve-demo: the page will have %s\n' "$shown"
 exec "$program" serve "${arguments[@]}" --port "$port"

@@ -76,7 +76,7 @@ def connected(request: Request) -> Iterator[None]:
     try:
         check_answer(request.address or os.environ["RAY_ADDRESS"])
         ray.init(address=request.address or None, runtime_env=runtime_environment(), **QUIET)
-    except (OSError, RuntimeError, ValueError) as error:
+    except (OSError, RuntimeError, ValueError, ray.exceptions.RayError) as error:  # The last one: of a cluster with tokens.
         raise Refused(f"there is no Ray cluster at {request.address or os.environ['RAY_ADDRESS']}: {error}") from None
     try:
         yield
@@ -101,9 +101,11 @@ def own_ray(ray) -> Iterator[None]:
             sizes = {"object_store_memory": OBJECT_STORE_BYTES, "include_dashboard": False}
             ray.init(address="local", _temp_dir=folder, runtime_env=runtime_environment(), **sizes, **QUIET)
             break
-        except Exception as error:  # Ray's own node gives up after half a minute, and its errors have no class of their own.
+        except BaseException as error:  # Ray's own node gives up after half a minute, and its errors have no class of their own; a stop.
             ray.shutdown()
             shutil.rmtree(folder, ignore_errors=True)
+            if not isinstance(error, Exception):
+                raise
             if not tries_left:
                 raise Refused(f"Ray did not start on this machine in {START_TRIES} tries; is it very busy? The last reason: {error}") from None
     try:

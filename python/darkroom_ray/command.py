@@ -1,6 +1,7 @@
 """The command darkroom-ray: parse, look at the cluster, run one verb on it, map what came of it to an exit code."""
 
 import os
+import signal
 import sys
 
 from darkroom_ray.cluster import connected
@@ -56,6 +57,12 @@ def help_of(verb: str, words: list[str]) -> int:
     return subprocess.run([find_program(), "train" if verb == "online" else verb, *[word for word in words if word in ("--help", "-h")]], check=False).returncode
 
 
+def stopped_before_all(number: signal.Signals) -> int:
+    """The exit code."""
+    say(f"stopped by {number.name}; nothing was begun")
+    return 128 + number
+
+
 def main(words: list[str] | None = None) -> int:
     words = sys.argv[1:] if words is None else words
     if not words or words[0] in ("--help", "-h", "help"):
@@ -75,3 +82,9 @@ def main(words: list[str] | None = None) -> int:
     except Refused as refusal:
         say(str(refusal))
         return EXIT_USAGE
+    except KeyboardInterrupt:  # Before a StopWatch is there.
+        return stopped_before_all(signal.SIGINT)
+    except SystemExit as ended:
+        if ended.code != signal.SIGTERM:
+            raise
+        return stopped_before_all(signal.SIGTERM)  # Ray's way of it while it starts.

@@ -21,7 +21,7 @@ from darkroom_ray.measured import restart_counter
 from darkroom_ray.nodes import nodes_of, with_coming
 from darkroom_ray.preflight import Node, check_both, places_beside
 from darkroom_ray.probe import refuse
-from darkroom_ray.program import start_child, stop_program
+from darkroom_ray.program import is_set, start_child, stop_program
 from darkroom_ray.program_log import ProgramLog, log_folder
 from darkroom_ray.request import Placement, Request
 from darkroom_ray.stopping import StopWatch, wait_for_ends
@@ -96,7 +96,7 @@ def transformer_words(request: Request, given: dict[str, list[str]], address: st
     for name in PICTURE_FLAGS:
         for value in given.get(name, []):
             words += [name, value] if value else [name]
-    words += ["--no-sandbox"] if "--no-sandbox" in given else []
+    words += ["--no-sandbox"] if is_set(given, "--no-sandbox") else []
     return [*words, "--listen", place_to_listen(address), *request.transformers.arguments]
 
 

@@ -176,12 +176,14 @@ class Pipeline:
     def run_stage(self, stage: Stage, done: dict[str, dict], stop: StopWatch) -> tuple[int, dict]:
         from darkroom_ray.verbs import run_checked
 
-        request = self.request_of(stage, done)
-        given = read_arguments(request)
         start = time.monotonic()
-        record = {"name": stage.name, "verb": stage.verb, "arguments": [without_secrets(word) for word in request.arguments]}
+        record: dict = {"name": stage.name, "verb": stage.verb}
+        given: dict[str, list[str]] = {}
         summary: dict = {}
         try:
+            request = self.request_of(stage, done)
+            record["arguments"] = [without_secrets(word) for word in request.arguments]
+            given = read_arguments(request)
             code, summary = run_checked(request, given, stop)
             write_summary(request.summary_path, summary, code)
         except (JobFailed, Stopped) as failure:
@@ -205,15 +207,15 @@ def run_pipeline(words: list[str]) -> int:
     paths = []
     rest = [word for word in words if word != "--quiet"]
     while rest:
-        word = rest.pop(0)
+        word, equals, value = rest.pop(0).partition("=")
         if word in options:
-            if not rest:
+            if not equals and not rest:
                 raise Refused(f"{word} needs a value")
-            options[word] = rest.pop(0)
+            options[word] = value if equals else rest.pop(0)
         elif word.startswith("--"):
             raise Refused(f"pipeline has no flag {word}")
         else:
-            paths.append(word)
+            paths.append(word + equals + value)
     if len(paths) != 1:
         raise Refused(f"pipeline takes one recipe, got: {', '.join(paths) or 'none'}")
     try:

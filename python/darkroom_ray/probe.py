@@ -29,6 +29,7 @@ PROBE_SECONDS = 7.0
 # That nodes have which are silent still where nothing else is wrong (DARKROOM_RAY_PROBE_SECONDS): workers are long in coming on a busy machine.
 SILENCE_SECONDS = 120.0
 REMOVE_SECONDS = 1.0  # That a node has to take its nonces away.
+LOOK_SECONDS = 0.5
 STORE_SECONDS = 5.0  # That a store has to answer a node.
 NOTHING_THERE = "nothing has that name yet"  # As the program says of a place of S3 (apps/darkroom/doctor/stores.cpp).
 # Of the driver's machine, where other packages compute nothing: a head without GPUs may have another torch.
@@ -182,20 +183,32 @@ class ProbeTime:
 
     refusal: float  # What is wrong by then is told then.
     end: float  # Of waiting for silent nodes.
+    check: Callable[[], None]  # Called again and again meanwhile. Errors: Stopped.
 
 
-def probe_time() -> ProbeTime:
+def probe_time(check: Callable[[], None]) -> ProbeTime:
     """If the nodes are asked now."""
     now = time.monotonic()
-    return ProbeTime(now + PROBE_SECONDS, now + float(os.environ.get("DARKROOM_RAY_PROBE_SECONDS", SILENCE_SECONDS)))
+    return ProbeTime(now + PROBE_SECONDS, now + float(os.environ.get("DARKROOM_RAY_PROBE_SECONDS", SILENCE_SECONDS)), check)
+
+
+def seconds_left(end: float) -> float:
+    return max(0.0, end - time.monotonic())
+
+
+def done_by(ray, calls: list, end: float, check: Callable[[], None]) -> list:
+    """Those that are done by then. Errors: Stopped."""
+    while True:
+        check()
+        seconds = seconds_left(end)
+        done, _ = ray.wait(calls, num_returns=len(calls), timeout=min(seconds, LOOK_SECONDS))
+        if len(done) == len(calls) or seconds <= LOOK_SECONDS:
+            return done
 
 
 def probe_nodes(ray, request: Request, nodes: list[Node], places: Places, until: ProbeTime, problems_of: Callable[[list[Node]], list[str]]) -> list[Node]:
-    """The same nodes with what an actor on each found."""
+    """The same nodes with what an actor on each found. Errors: Stopped."""
     from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
-
-    def seconds_left(end: float) -> float:
-        return max(0.0, end - time.monotonic())
 
     def look_on(node: Node):
         strategy = NodeAffinitySchedulingStrategy(node.node_id, soft=False)
@@ -204,11 +217,13 @@ def probe_nodes(ray, request: Request, nodes: list[Node], places: Places, until:
     looks = [look_on(node) for node in nodes]
     try:
         programs = [look.at_program.remote(STORE_SECONDS) for look in looks]
-        text = ray.get(looks[0].put_nonce.remote(), timeout=seconds_left(until.end))
+        nonce = looks[0].put_nonce.remote()
+        done_by(ray, [nonce], until.end, until.check)
+        text = ray.get(nonce, timeout=0)
         replies = list(zip(programs, [look.at_disk.remote(text) for look in looks]))
 
         def found_by(end: float) -> list[Node]:
-            done, _ = ray.wait([one for pair in replies for one in pair], num_returns=2 * len(replies), timeout=seconds_left(end))
+            done = done_by(ray, [one for pair in replies for one in pair], end, until.check)
             return [with_facts(ray, node, pair if set(pair) <= set(done) else ()) for node, pair in zip(nodes, replies)]
 
         found = found_by(until.refusal)
@@ -262,7 +277,7 @@ def check_room(ray, request: Request, given: dict[str, list[str]]) -> None:
 
 
 def check_cluster(ray, request: Request, given: dict[str, list[str]], until: ProbeTime) -> None:
-    """As check_room(), and by what the nodes themselves say; without those that leave meanwhile. Errors: Refused."""
+    """As check_room(), and by what the nodes themselves say; without those that leave meanwhile. Errors: Refused, Stopped."""
     here = versions_here(find_program(request.program))
     places = places_of(request, given)
     has_relative_paths = any(not path.startswith("/") for path in [*places.read, *places.written])

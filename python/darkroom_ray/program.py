@@ -70,6 +70,11 @@ def read_arguments(request: Request) -> dict[str, list[str]]:
     return answer["given"]
 
 
+def is_set(given: dict[str, list[str]], name: str) -> bool:
+    """Of a flag without a value, which may say =false, in a file of settings, too."""
+    return given.get(name, ["false"])[-1] != "false"
+
+
 def stop_program(child: Child) -> None:
     """Ends it as SIGTERM does: what it has claimed is given back, so that it holds nobody up. Waits for its end; whoever asks for this ends
     the worker, and the program with it, when that takes too long."""

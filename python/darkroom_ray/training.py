@@ -114,6 +114,10 @@ class RunRecord:
             told(self._ray, self._notes.note_failure.remote(*self.failure))
         self.failure = self.failure or failure
 
+    def has_none_begun(self) -> bool:
+        """Asked behind a stop, after which none begins: no rank has a place."""
+        return not self.sizes and told(self._ray, self._notes.sizes.remote(), None) == []
+
     def is_hopeless(self) -> bool:
         """As the notes', which may have forgotten that a group was begun."""
         return not self.sizes and told(self._ray, self._notes.is_hopeless.remote())
@@ -147,8 +151,8 @@ class RunView:
 
 
 def wait_for_end(ray, fit: Fit, notes, stop: StopWatch, view: RunView | None = None, restarts=None) -> RunRecord:
-    """Tells the ranks of the driver's stop, so that they end with a checkpoint. A failure before any rank had a place, for which they may wait for
-    long, is not waited for. Errors: Stopped when there is none that could."""
+    """Tells the ranks of the driver's stop, so that they end with a checkpoint. A failure, or a stop, before any rank had a place, for which they may
+    wait for long, is not waited for. Errors: Stopped when there is none that could."""
     record = RunRecord(ray, notes, restarts)
     asked_at = 0.0
     while not fit.wait(LOOK_SECONDS) and not record.is_hopeless():
@@ -159,6 +163,8 @@ def wait_for_end(ray, fit: Fit, notes, stop: StopWatch, view: RunView | None = N
             continue
         asked_at = asked_at or time.monotonic()
         told(ray, notes.ask_to_stop.remote(stop.number))  # Again and again: notes that were lost begin anew.
+        if record.has_none_begun():
+            raise Stopped(stop.number)
         alone = min(time.monotonic() - asked_at, told(ray, notes.seconds_without_rank.remote()))
         if alone > ALONE_SECONDS:
             raise Stopped(stop.number)

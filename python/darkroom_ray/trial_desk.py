@@ -14,6 +14,7 @@ from darkroom_ray.flags import Refused
 
 LAUNCHER = pathlib.Path(__file__).with_name("trial_launcher.py")
 SOCKET_BYTES = 107  # As Linux has them.
+ACCEPT_SECONDS = 0.2  # Until a launcher that could not be heard is tried again.
 END_SECONDS = 30.0  # That an end waits for what serves the launchers.
 
 
@@ -65,6 +66,7 @@ class TrialDesk:
         self._server = socket.socket(socket.AF_UNIX)
         self._server.bind(self._path)
         self._server.listen(64)
+        self._is_over = threading.Event()
         self._accepting = threading.Thread(target=self._accept, daemon=True)
 
     def launcher(self) -> str:
@@ -76,6 +78,7 @@ class TrialDesk:
         return self
 
     def __exit__(self, *error) -> None:
+        self._is_over.set()
         self._server.shutdown(socket.SHUT_RDWR)
         self._accepting.join()
         self._server.close()
@@ -85,13 +88,16 @@ class TrialDesk:
             thread.join(END_SECONDS)
 
     def _accept(self) -> None:
-        with contextlib.suppress(OSError):  # The end.
-            while True:
+        while not self._is_over.is_set():
+            try:
                 connection = self._server.accept()[0]
-                launch = Launch(connection)
-                thread = threading.Thread(target=self._serve, args=(connection, launch), daemon=True)
-                self._launches = [one for one in self._launches if one[1].is_alive()] + [(launch, thread)]
-                thread.start()
+            except OSError:  # The end; or too many files are open here, and the launcher waits.
+                self._is_over.wait(ACCEPT_SECONDS)
+                continue
+            launch = Launch(connection)
+            thread = threading.Thread(target=self._serve, args=(connection, launch), daemon=True)
+            self._launches = [one for one in self._launches if one[1].is_alive()] + [(launch, thread)]
+            thread.start()
 
     def _serve(self, connection: socket.socket, launch: Launch) -> None:
         with connection, connection.makefile("r", encoding="utf-8") as heard:

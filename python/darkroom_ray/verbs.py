@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 
 from darkroom_ray.cluster import import_ray
 from darkroom_ray.item_job import JobFailed, cause_of
+from darkroom_ray.program import is_set
 from darkroom_ray.request import Request
 
 
@@ -16,9 +17,9 @@ def run_checked(request: Request, given: dict[str, list[str]], stop) -> tuple[in
     from darkroom_ray.watched import watched
 
     ray = import_ray()
-    request = dataclasses.replace(request, is_quiet=request.is_quiet or given.get("--quiet", ["false"])[-1] != "false")  # By --config, too.
+    request = dataclasses.replace(request, is_quiet=request.is_quiet or is_set(given, "--quiet"))  # By --config, too.
     with failures_told(ray):
-        until = probe_time()
+        until = probe_time(stop.check)
         request = with_node_types(ray, request)
         try:
             check_all(ray, request, given, lambda *words: check_cluster(*words, until))
@@ -71,7 +72,7 @@ def work(ray, request: Request, given: dict[str, list[str]], stop) -> tuple[int,
     from darkroom_ray.online import start_transformers, train_online
     from darkroom_ray.training import run_as_task, train
 
-    if request.verb == "sample" or "--dry-run" in given or "--clean" in given:
+    if request.verb == "sample" or is_set(given, "--dry-run") or is_set(given, "--clean"):
         return run_as_task(ray, request, stop)
     if request.verb == "serve":
         from darkroom_ray.serving import serve_until_stopped

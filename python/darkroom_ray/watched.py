@@ -169,7 +169,7 @@ class FolderKeeper:
 
     def _keep(self) -> None:
         while not self._is_over.wait(LOOK_SECONDS):
-            with contextlib.suppress(self._ray.exceptions.RayError, OSError):  # The next look may do.
+            with contextlib.suppress(Exception):  # The next look may do; a thread that has ended would leave the folder as it was.
                 self.look()
 
     def look(self) -> None:

@@ -4,6 +4,7 @@
 import contextlib
 import json
 import os
+import types
 import unittest.mock
 
 from cases import main, require, temporary_folder
@@ -104,6 +105,34 @@ def a_stage_that_the_cluster_refuses_is_named_and_reported() -> None:
         require(code == 2 and stages[1]["exit_code"] == 2 and "no node has a GPU" in stages[1]["error"], "the report", code, stages)
 
 
+def a_stage_whose_words_are_refused_in_its_turn_is_reported() -> None:
+    """They name a checkpoint then."""
+
+    def read(request) -> dict:
+        if done:
+            raise Refused("--init-from: there is no such folder")
+        return {}
+
+    done: list[int] = []
+    patches = ((pipeline, "read_arguments", read), (verbs, "run_checked", lambda request, given, stop: done.append(1) or (0, {})), (verbs, "check_room_for", lambda request, given: None))
+    with temporary_folder() as folder, contextlib.ExitStack() as beside:
+        for place, name, fake in patches:
+            beside.enter_context(unittest.mock.patch.object(place, name, fake))
+        job = of_two_downloads(folder)
+        job.check()
+        require(job.run(None) == 2, "exit code")
+        stages = json.loads(open(job.report, encoding="utf-8").read())["stages"]
+        require([one["exit_code"] for one in stages] == [0, 2] and "no such folder" in stages[1]["error"], "the report", stages)
+
+
+def flags_of_a_pipeline_take_their_values_in_either_way() -> None:
+    for words in (["--address=head:1", "--report=r.json"], ["--address", "head:1", "--report", "r.json"]):
+        seen: list = []
+        with temporary_folder() as folder, unittest.mock.patch.object(pipeline, "Pipeline", lambda *words: seen.append(words) or types.SimpleNamespace(check=lambda: (_ for _ in ()).throw(Refused("so far")))):
+            (folder / "a=b.toml").write_text('[[stage]]\nname = "s"\nverb = "sample"\narguments = []\n')
+            require(refusal_of(pipeline.run_pipeline, [str(folder / "a=b.toml"), *words]) == "so far" and seen[0][2:4] == ("head:1", "r.json"), "flags", words, seen)
+
+
 def what_the_cluster_lacks_for_a_later_stage_is_told_before_the_first() -> None:
     begun: list[str] = []
 
@@ -195,6 +224,8 @@ if __name__ == "__main__":
             a_stage_writes_the_summary_that_it_is_asked_for,
             the_report_sums_up_what_stages_with_a_price_have_cost,
             a_stage_that_the_cluster_refuses_is_named_and_reported,
+            a_stage_whose_words_are_refused_in_its_turn_is_reported,
+            flags_of_a_pipeline_take_their_values_in_either_way,
             what_the_cluster_lacks_for_a_later_stage_is_told_before_the_first,
             a_lost_cluster_ends_a_pipeline_before_its_first_stage,
             a_stage_keeps_its_exit_code_where_its_summary_cannot_be_written,

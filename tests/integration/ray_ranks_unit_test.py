@@ -514,9 +514,40 @@ def a_killed_task_is_run_again() -> None:
         raise AssertionError("a task is lost for ever")
 
 
+def a_stop_before_any_rank_has_a_place_ends_at_once() -> None:
+    ray = types.SimpleNamespace(get=get_or_raise, exceptions=types.SimpleNamespace(RayError=ConnectionError))
+    for has_begun, has_lost in ((False, False), (True, False), (True, True)):
+        notes = run_notes.RunNotes()
+        if has_begun:
+            notes.begin(2)
+        waits = iter([False, False, has_lost, True])  # The ranks end then.
+        stop = types.SimpleNamespace(is_asked=False, number=15)
+
+        def wait(seconds: float, waits=waits, stop=stop, has_lost=has_lost) -> bool:
+            is_over = next(waits)
+            stop.is_asked = True
+            return is_over
+
+        class Anew(FakeNotes):
+            """Lost behind the first look."""
+
+            def __getattr__(self, name: str):
+                if name == "ask_to_stop" and has_lost:  # noqa: B023
+                    self._notes = run_notes.RunNotes()
+                return super().__getattr__(name)
+
+        try:
+            training.wait_for_end(ray, types.SimpleNamespace(wait=wait), Anew(notes), stop)
+        except stopping.Stopped as stopped:
+            require(not has_begun and stopped.code == 143, "ranks are left alone", has_begun)
+        else:
+            require(has_begun, "nobody is waited for")
+
+
 def a_stop_without_a_rank_ends() -> None:
     ray = types.SimpleNamespace(get=lambda value: value, exceptions=types.SimpleNamespace(RayError=ConnectionError))
     notes = run_notes.RunNotes()
+    notes.begin(1)
     stop = types.SimpleNamespace(is_asked=True, number=15)
     over = threading.Event()
     fit = training.Fit(types.SimpleNamespace(fit=over.wait))
@@ -546,6 +577,7 @@ def notes_that_are_made_anew_are_asked_again() -> None:
     ray = types.SimpleNamespace(get=get, exceptions=types.SimpleNamespace(RayError=ConnectionError))
     waits = iter([False, False, False, True])
     notes = run_notes.RunNotes()
+    notes.begin(1)
     training.wait_for_end(ray, types.SimpleNamespace(wait=lambda seconds: next(waits)), FakeNotes(notes), types.SimpleNamespace(is_asked=True, number=15))
     require(notes.stop_number() == 15 and next(waits, None) is None, "the stop", notes.stop_number())
 
@@ -756,6 +788,7 @@ if __name__ == "__main__":
             checkpoints_on_a_store_are_reported_once_they_are_stored,
             what_keeps_rank_0_from_reporting_is_told_at_the_end,
             a_killed_task_is_run_again,
+            a_stop_before_any_rank_has_a_place_ends_at_once,
             a_stop_without_a_rank_ends,
             notes_that_are_made_anew_are_asked_again,
             a_rank_outlives_its_notes,

@@ -108,6 +108,31 @@ def a_launcher_whose_driver_was_killed_fails_no_trial() -> None:
         require(code == 143 and "the driver of the search is gone" in said, "it has gone", code, said)
 
 
+class Deaf:
+    """A server whose first connection cannot be taken."""
+
+    def __init__(self, server: socket.socket) -> None:
+        self._server = server
+        self._errors = iter([OSError("too many open files")])
+
+    def accept(self):
+        for error in self._errors:
+            raise error
+        return self._server.accept()
+
+    def __getattr__(self, name: str):
+        return getattr(self._server, name)
+
+
+def a_launcher_that_cannot_be_heard_at_once_is_heard_later() -> None:
+    with temporary_folder() as folder:
+        desk = trial_desk.TrialDesk(str(folder), lambda command, launch: 5)
+        desk._server = Deaf(desk._server)
+        with desk:
+            command = [*shlex.split(desk.launcher()), "train"]
+            require(subprocess.run(command, stdin=subprocess.DEVNULL, timeout=PATIENCE).returncode == 5, "nobody is heard any more")
+
+
 def a_trial_that_cannot_be_run_says_why() -> None:
     def run(command: list[str], launch) -> int:
         raise ValueError("no such thing")
@@ -446,6 +471,7 @@ if __name__ == "__main__":
             a_launcher_stands_for_its_command,
             a_signal_asks_and_a_kill_leaves,
             a_launcher_whose_driver_was_killed_fails_no_trial,
+            a_launcher_that_cannot_be_heard_at_once_is_heard_later,
             a_trial_that_cannot_be_run_says_why,
             a_socket_with_too_long_a_path_is_refused,
             a_trial_ends_as_its_program_does,

@@ -400,11 +400,41 @@ def an_address_at_which_nobody_listens_is_refused_at_once() -> None:
         address = f"127.0.0.1:{server.getsockname()[1]}"
         cluster.check_answer(address)
     for wrong in (address, "no.such.host.invalid:6379"):
-        with unittest.mock.patch.object(cluster, "import_ray", lambda: types.SimpleNamespace(init=lambda **unused: require(False, "Ray asks without end"))):
+        with unittest.mock.patch.object(cluster, "import_ray", lambda: types.SimpleNamespace(init=lambda **unused: require(False, "Ray asks without end"), exceptions=types.SimpleNamespace(RayError=RuntimeError))):
             said = refusal_of(cluster.connected(dataclasses.replace(asked("sample"), address=wrong)).__enter__)
         require(f"no Ray cluster at {wrong}" in said, "the refusal", said)
     for other in ("auto", "ray://nowhere:1", "nowhere"):
         cluster.check_answer(other)
+
+
+def a_cluster_that_does_not_let_the_command_in_refuses_it() -> None:
+    class NoToken(Exception): ...
+
+    def init(**unused) -> None:
+        raise NoToken("Authentication failed: the token is missing")
+
+    ray = types.SimpleNamespace(init=init, exceptions=types.SimpleNamespace(RayError=NoToken))
+    with unittest.mock.patch.object(cluster, "import_ray", lambda: ray):
+        said = refusal_of(cluster.connected(dataclasses.replace(asked("sample"), address="auto")).__enter__)
+    require("no Ray cluster at auto: Authentication failed" in said, "the refusal", said)
+
+
+def a_stop_while_ray_starts_leaves_nothing() -> None:
+    for error, code, name in ((KeyboardInterrupt(), 130, "SIGINT"), (SystemExit(signal.SIGTERM), 143, "SIGTERM"), (SystemExit(3), None, "")):
+        ended: list[str] = []
+
+        def init(error=error, **unused) -> None:
+            raise error
+
+        ray = types.SimpleNamespace(init=init, shutdown=lambda ended=ended: ended.append("ray"))
+        with temporary_folder() as folder, unittest.mock.patch.dict(os.environ, {"RAY_TMPDIR": str(folder)}), unittest.mock.patch.object(cluster, "import_ray", lambda ray=ray: ray), \
+                unittest.mock.patch.object(command, "read_arguments", lambda request: {}), unittest.mock.patch.object(cluster, "SHORT_FOLDER_BYTES", 200), contextlib.redirect_stderr(io.StringIO()) as said:
+            os.environ.pop("RAY_ADDRESS", None)
+            try:
+                require(command.main(["sample"]) == code, "exit code", code)
+            except SystemExit as other:
+                require(code is None and other.code == 3, "another end is no stop", other.code)
+            require(ended == ["ray"] and os.listdir(folder) == [] and name in said.getvalue(), "what is left of Ray, and what is said", ended, os.listdir(folder), said.getvalue())
 
 
 def other_versions_than_those_of_the_command_are_refused() -> None:
@@ -492,7 +522,7 @@ class LookRay:
         self.killed.append(actor.number)
 
 
-def refusal_by(ray: LookRay, on_look=lambda: None) -> str:
+def refusal_by(ray: LookRay, on_look=lambda: None, check=lambda: None) -> str:
     """What the look at its nodes is refused with; "": it is not."""
 
     def nodes_now() -> list[dict]:
@@ -504,7 +534,7 @@ def refusal_by(ray: LookRay, on_look=lambda: None) -> str:
     with fake_modules({**AFFINITY, "ray": ray}):
         request = dataclasses.replace(asked("download", 1), address="head:1", program="/bin/true")
         try:
-            probe.check_cluster(ray, request, {}, probe.probe_time())
+            probe.check_cluster(ray, request, {}, probe.probe_time(check))
         except flags.Refused as refusal:
             return str(refusal)
     return ""
@@ -528,6 +558,23 @@ def nodes_that_leave_while_they_are_looked_at_refuse_nothing() -> None:
     require("the cluster has no node" in refusal_by(ray, lambda: setattr(ray, "alive", [])), "when all have left")
 
 
+def a_stop_ends_the_wait_for_silent_nodes() -> None:
+    ray = LookRay(set(), {"versions": {}})
+    ray.wait = lambda calls, num_returns, timeout: ([], calls)  # None answers.
+    looks = iter([None, None])
+
+    def check() -> None:
+        if next(looks, ...) is ...:
+            raise Stopped(signal.SIGINT)
+
+    try:
+        refusal_by(ray, check=check)
+    except Stopped:
+        require(sorted(ray.killed) == [0, 1, 2], "actors stay", ray.killed)
+    else:
+        raise AssertionError("it is waited on")
+
+
 def what_is_wrong_is_told_within_ten_seconds_and_silent_nodes_are_waited_for() -> None:
     class Silent(Exception): ...
 
@@ -537,16 +584,16 @@ def what_is_wrong_is_told_within_ten_seconds_and_silent_nodes_are_waited_for() -
 
         def get(reference, timeout=None, has_nonce=has_nonce, wrong=wrong, now=now):
             if has_nonce and reference == "text 0":
-                now[0] += 1
                 return "nonce"
             if timeout is None:
                 return {"problem": wrong} if reference.startswith("p") else {}
             now[0] += timeout
             raise Silent
 
-        def wait(references, num_returns, timeout, wrong=wrong, now=now):
-            now[0] += timeout
-            return [reference for reference in references if wrong and reference.endswith("1")], references
+        def wait(references, num_returns, timeout, has_nonce=has_nonce, wrong=wrong, now=now):
+            done = [reference for reference in references if (has_nonce and reference == "text 0") or (wrong and reference.endswith("1"))]
+            now[0] += 1 if len(done) == len(references) else timeout
+            return done, references
 
         looks = iter([types.SimpleNamespace(**{name: types.SimpleNamespace(remote=lambda *unused, reply=f"{reply} {number}": reply) for name, reply in (("put_nonce", "text"), ("remove_nonce", "removed"), ("at_program", "p"), ("at_disk", "d"))}) for number in range(2)])
         made = types.SimpleNamespace(options=lambda looks=looks, **unused: types.SimpleNamespace(remote=lambda *unused: next(looks)))
@@ -556,7 +603,7 @@ def what_is_wrong_is_told_within_ten_seconds_and_silent_nodes_are_waited_for() -
         try:
             with fake_modules({"ray": ray, "ray.util": types.SimpleNamespace(), "ray.util.scheduling_strategies": strategies}):
                 request = dataclasses.replace(asked("download"), address="head:1", program="/bin/true")
-                said = refusal_of(probe.check_cluster, ray, request, {}, probe.probe_time())
+                said = refusal_of(probe.check_cluster, ray, request, {}, probe.probe_time(lambda: None))
         finally:
             probe.time = real
         require(words in said and now[0] - 100 <= seconds, "seconds", has_nonce, now[0] - 100, said)
@@ -1078,6 +1125,17 @@ def a_stop_counts_before_a_refusal_that_it_may_have_caused() -> None:
                 require(stopped.code == 128 + number, "exit code", stopped.code)
 
 
+def a_flag_that_says_false_is_not_set() -> None:
+    def way_of(given: dict) -> str:
+        with contextlib.ExitStack() as patches:
+            patches.enter_context(unittest.mock.patch.object(training, "run_as_task", lambda *unused: "a task"))
+            patches.enter_context(unittest.mock.patch.object(training, "train", lambda *unused: "ranks"))
+            return verbs.work(None, asked("train"), given, None)
+
+    for given, want in (({}, "ranks"), ({"--dry-run": ["true"]}, "a task"), ({"--clean": [""]}, "a task"), ({"--dry-run": ["false"], "--clean": ["false"]}, "ranks"), ({"--dry-run": ["true", "false"]}, "ranks")):
+        require(way_of(given) == want, "who does it", given)
+
+
 def a_quiet_job_has_quiet_progress() -> None:
     for is_quiet in (False, True):
         with unittest.mock.patch.object(item_job, "JobMeasures", lambda verb: None):
@@ -1142,10 +1200,13 @@ if __name__ == "__main__":
             a_node_looks_at_the_places_and_leaves_nothing,
             an_actor_on_a_node_tells_all_that_it_sees,
             an_address_at_which_nobody_listens_is_refused_at_once,
+            a_cluster_that_does_not_let_the_command_in_refuses_it,
+            a_stop_while_ray_starts_leaves_nothing,
             other_versions_than_those_of_the_command_are_refused,
             places_on_stores_are_found,
             a_node_looks_at_stores_through_its_program,
             nodes_that_leave_while_they_are_looked_at_refuse_nothing,
+            a_stop_ends_the_wait_for_silent_nodes,
             what_is_wrong_is_told_within_ten_seconds_and_silent_nodes_are_waited_for,
             items_are_handed_out_once,
             batches_shrink_towards_the_end,
@@ -1173,6 +1234,7 @@ if __name__ == "__main__":
             a_quiet_task_says_what_its_program_warns_of,
             every_verb_is_quiet_when_it_is_asked_to_be,
             a_stop_counts_before_a_refusal_that_it_may_have_caused,
+            a_flag_that_says_false_is_not_set,
             a_quiet_job_has_quiet_progress,
             workers_of_a_submitted_job_have_its_path,
             the_bench_judges_by_the_medians_of_its_rounds,

@@ -130,6 +130,11 @@ def each_program_has_a_trace_of_its_own() -> None:
     require(read_request("train", ["r.toml", "--trace-file", "t.jsonl"], "/").arguments == ("r.toml", "--trace-file", "t.jsonl"), "ranks name theirs themselves")
 
 
+def raise_next(errors) -> None:
+    for error in errors:
+        raise error
+
+
 def addresses_lie_where_top_and_prometheus_look() -> None:
     with temporary_folder() as place, socket.socket() as listening, socket.socket() as unused:
         for one in (listening, unused):
@@ -147,6 +152,8 @@ def addresses_lie_where_top_and_prometheus_look() -> None:
         (left / "10.0.0.5-4321.json").write_text(json.dumps({"address": "10.0.0.5:4321", "host": "h", "verb": "train"}))  # By a driver that was killed.
         (left / "torn.json").write_text("{")
         (left / "h-17.json").write_text(json.dumps({"address": "10.0.0.5:4321", "host": "h", "pid": 17}))  # By a program itself.
+        answers = iter([ValueError("a fault")])
+        real_nodes, ray.nodes = ray.nodes, lambda: raise_next(answers) or real_nodes()  # Whatever Ray says at the first look.
         keeper = watched.FolderKeeper(ray, book, watched.AddressFolder(str(place / "seen")))
         wait_until((place / "seen" / "targets.json").exists)
         require(set(book.book.programs()) == {here}, "where nobody listens", book.book.programs())

@@ -449,7 +449,7 @@ void add_plan_flags(VerbDefinition& verb, TrainFlags& flags) {
       .only_with("--dry-run");
   verb.flag("--tflops", value::number(flags.plan.tflops).least(0).also("unknown", 0),
             "a rank's peak in 10^12 floating-point operations per second, for the hours of --dry-run and the share of it (MFU) that a run "
-            "reaches; unknown: neither is told");
+            "reaches; unknown: a run measures it at its start, and no hours are told");
 }
 
 }  // namespace

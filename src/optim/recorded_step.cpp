@@ -1,6 +1,7 @@
 #include "recorded_step.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "darkroom/core/check.h"
 
@@ -42,17 +43,20 @@ RecordedStep::Pass& RecordedStep::pass_of(const DeviceBatch& batch, const std::v
 
 std::unique_ptr<RecordedStep::Pass> RecordedStep::make_pass(const DeviceBatch& batch, const std::vector<torch::Tensor>& inputs,
                                                             int64_t count) const {
-  auto made = std::make_unique<Pass>();
+  auto made = std::make_unique<Pass>(device_);
   Pass& pass = *made;
   for (const torch::Tensor& input : inputs) {
     pass.inputs.push_back(torch::empty(input.sizes(), input.options()));
   }
   pass.losses = torch::empty({count}, torch::dtype(torch::kFloat32).device(device_));
   pass.graph = std::make_unique<DeviceGraph>(device_, [&pass, losses_of = batch.losses, batch_size = static_cast<double>(batch.size)] {
+    pass.begin.record();
     const torch::Tensor losses = losses_of(pass.inputs);
     DARKROOM_CHECK(losses.sizes() == pass.losses.sizes(), "an objective gives one loss a sample:", pass.losses.numel());
     pass.losses.copy_(losses.detach());
+    pass.forward_end.record();
     (losses.sum() / batch_size).backward();
+    pass.end.record();
   });
   return made;
 }
@@ -64,6 +68,7 @@ void RecordedStep::run_pass(const DeviceBatch& batch, int64_t first, const torch
     pass.inputs[i].copy_(inputs[i], /*non_blocking=*/true);
   }
   pass.graph->run();
+  ++pass.runs;
   losses.copy_(pass.losses);
 }
 
@@ -72,6 +77,18 @@ void RecordedStep::run_update(const std::function<void()>& update) {
     update_ = std::make_unique<DeviceGraph>(device_, update);
   }
   update_->run();
+}
+
+double RecordedStep::forward_share() {
+  double forward_ms = 0, whole_ms = 0;
+  for (const auto& [size, pass] : passes_) {
+    if (const auto runs = static_cast<double>(std::exchange(pass->runs, 0)); runs > 0) {
+      forward_ms += runs * pass->forward_end.ms_since(pass->begin);
+      whole_ms += runs * pass->end.ms_since(pass->begin);
+    }
+  }
+  forward_share_ = whole_ms > 0 ? forward_ms / whole_ms : forward_share_;
+  return forward_share_;
 }
 
 void RecordedStep::forget() {

@@ -31,11 +31,17 @@ class RecordedStep {
   void run_update(const std::function<void()>& update);
   /// Drops the graphs: what they knew changes its place or size. Waits for the device.
   void forget();
+  /// Share of the forward passes in the device's time of the passes that were run since the last call, as each size's last run had it; as
+  /// before where there were none. REQUIRES: the device has been waited for.
+  double forward_share();
 
  private:
   struct Pass {
+    explicit Pass(const torch::Device& device) : begin(device), forward_end(device), end(device) {}
     std::vector<torch::Tensor> inputs;
     torch::Tensor losses;
+    TimeMark begin, forward_end, end;
+    int64_t runs = 0;                    // Since the last forward_share().
     std::unique_ptr<DeviceGraph> graph;  // Last: its function uses the others.
   };
 
@@ -45,6 +51,7 @@ class RecordedStep {
   const torch::Device device_;
   std::map<int64_t, std::unique_ptr<Pass>> passes_;  // By their number of samples.
   std::unique_ptr<DeviceGraph> update_;
+  double forward_share_ = 0;
 };
 
 }  // namespace darkroom

@@ -11,6 +11,7 @@
 #include "gradient_overlap.h"
 #include "gradient_sum.h"
 #include "recorded_step.h"
+#include "step_clock.h"
 
 namespace darkroom {
 namespace {
@@ -93,6 +94,9 @@ TrainStep::TrainStep(FlatParameters& parameters, AdamW& optimizer, Ema* ema, con
   if (options.replays && !is_cpu && !options.waits_between_phases && overlap_ == nullptr) {
     recorded_ = std::make_unique<RecordedStep>(parameters.options().device);
   }
+  if (!is_cpu) {
+    clock_ = std::make_unique<StepClock>(parameters.options().device);
+  }
 }
 
 TrainStep::~TrainStep() = default;
@@ -135,6 +139,7 @@ StepReport TrainStep::leave_ahead() {
   optimizer_.count_update();
   report_.is_ahead = true;
   report_.loss = report_.grad_norm = std::nan("");
+  end_step_times();
   const torch::NoGradGuard no_grad;
   ahead_.push_back({report_, losses_.clone(), squared_norm_.clone()});
   return report_;
@@ -153,6 +158,7 @@ Status TrainStep::settle() {
   }
   // Batches may differ in size: one long row, cut again below.
   const torch::Tensor all_losses = torch::cat(losses).cpu(), all_norms = torch::cat(norms).cpu();
+  read_phase_times();
   const std::vector<AheadStep> steps = std::exchange(ahead_, {});
   int64_t first = 0;
   for (size_t i = 0; i < steps.size(); ++i) {
@@ -170,6 +176,7 @@ void TrainStep::prepare(int64_t step, int64_t batch_size) {
   DARKROOM_CHECK(batch_size > 0, "a training step needs samples:", batch_size);
   DARKROOM_CHECK(batch_size % options_.gradient_groups == 0, "gradient groups are equal parts of a batch (batch, groups):", batch_size,
                  options_.gradient_groups);
+  begin_step();
   report_ = {};
   ranks_failure_ = {};
   report_.step = step;
@@ -214,6 +221,9 @@ void TrainStep::issue(const DeviceBatch& batch) {
 }
 
 void TrainStep::begin_passes() {
+  if (clock_ != nullptr) {
+    clock_->begin_passes();
+  }
   phase_start_ = Clock::now();
   parameters_.zero_gradients();
   if (gradient_sum_ != nullptr) {
@@ -259,10 +269,10 @@ void TrainStep::accumulate(const MicroBatchLosses& losses) {
     const torch::Tensor micro_losses = losses(pass.first, pass.count);
     check_losses(micro_losses, pass.count);
     losses_.narrow(0, pass.first, pass.count).copy_(micro_losses.detach());
-    end_phase(report_.forward_ms);
+    end_phase(report_.forward_ms, StepPart::kForward);
     pass_backward(micro_losses.sum() / batch_size, &pass == &spans.back());
     end_pass(pass);
-    end_phase(report_.backward_ms);
+    end_phase(report_.backward_ms, StepPart::kBackward);
   }
 }
 
@@ -271,7 +281,7 @@ void TrainStep::accumulate_recorded(const DeviceBatch& batch) {
     recorded_->run_pass(batch, pass.first - first_own_sample(), losses_.narrow(0, pass.first, pass.count));
     end_pass(pass);
   }
-  end_phase(report_.backward_ms);
+  end_phase(report_.backward_ms, StepPart::kPasses);
 }
 
 // Gradients are added in the order of the micro-batches, as accumulate() does, whoever is ready first.
@@ -298,7 +308,7 @@ void TrainStep::accumulate_side_by_side(const MicroBatchLosses& losses) {
     }
     report_.forward_ms += milliseconds_between(phase_start_, forward_end);
     phase_start_ = forward_end;
-    end_phase(report_.backward_ms);
+    end_phase(report_.backward_ms, StepPart::kBackward);
   }
 }
 
@@ -314,7 +324,7 @@ Status TrainStep::update() {
     optimizer_.issue(squared_norm_, losses_, ema_);
     DARKROOM_RETURN_IF_ERROR(gather_weights(ranks_, parameters_));
   }
-  end_phase(report_.update_ms);
+  end_phase(report_.update_ms, StepPart::kUpdate);
   return {};
 }
 
@@ -362,6 +372,7 @@ Result<StepReport> TrainStep::finish() {
   was_not_finite_ = false;
   DARKROOM_RETURN_IF_ERROR(ranks_failure_);
   parameters_.check_bound();
+  end_step_times();
   losses_staging_.copy_(losses_, /*non_blocking=*/true);
   squared_norm_staging_.copy_(squared_norm_, /*non_blocking=*/true);
   if (ranks_.size() > 1) {
@@ -369,7 +380,10 @@ Result<StepReport> TrainStep::finish() {
   }
   synchronize(losses_.device());
   DARKROOM_RETURN_IF_ERROR(ranks_.exchange({}, {}));  // Whether what GPUs exchanged came.
-  end_phase(report_.wait_ms);
+  const auto waited = Clock::now();
+  report_.wait_ms = milliseconds_between(phase_start_, waited);
+  phase_start_ = waited;
+  read_phase_times();
   report_.wants_stop = report_.wants_stop || (ranks_.size() > 1 && stop_votes_staging_.item<double>() > 0.0);
   const StepReport own = report_;
   DARKROOM_RETURN_IF_ERROR(settle());
@@ -408,7 +422,42 @@ double TrainStep::sum_losses(const torch::Tensor& losses) {
   return sum;
 }
 
-void TrainStep::end_phase(double& phase_ms) {
+// A CPU is done with the step, and a GPU has been asked for all of it.
+void TrainStep::end_step_times() {
+  if (clock_ != nullptr) {
+    clock_->end_step(report_.step);
+    return;
+  }
+  phase_times_.push_back(
+      {.step = report_.step, .forward_ms = report_.forward_ms, .backward_ms = report_.backward_ms, .update_ms = report_.update_ms});
+  bound_phase_times();
+}
+
+// A GPU is done with what it was asked for.
+void TrainStep::read_phase_times() {
+  if (clock_ != nullptr) {
+    const std::vector<PhaseTimes> steps = clock_->read(recorded_ == nullptr ? 0 : recorded_->forward_share());
+    phase_times_.insert(phase_times_.end(), steps.begin(), steps.end());
+    bound_phase_times();
+  }
+}
+
+void TrainStep::bound_phase_times() {
+  if (const auto count = static_cast<int64_t>(phase_times_.size()); count > 2 * kMostAhead) {
+    phase_times_.erase(phase_times_.begin(), phase_times_.begin() + (count - 2 * kMostAhead));
+  }
+}
+
+void TrainStep::begin_step() {
+  if (clock_ != nullptr) {
+    clock_->begin();
+  }
+}
+
+void TrainStep::end_phase(double& phase_ms, StepPart part) {
+  if (clock_ != nullptr) {
+    clock_->end_part(part);
+  }
   if (options_.waits_between_phases) {
     synchronize(losses_.device());
   }

@@ -8,6 +8,7 @@
 #include "darkroom/tensor/cuda_plugin.h"
 #include "graph_recorder.h"
 #include "nccl_ranks.h"
+#include "time_mark.h"
 
 namespace darkroom {
 namespace {
@@ -50,6 +51,7 @@ constexpr CudaPlugin kPlugin = {.version = kCudaPluginVersion,
                                 .peak_memory_bytes = peak_gpu_memory,
                                 .reset_peak_memory = reset_peak_gpu_memory,
                                 .make_graph_recorder = make_cuda_graph_recorder,
+                                .make_mark = make_cuda_mark,
                                 .operations = cuda_operations,
                                 .make_gpu_ranks_id = make_nccl_id,
                                 .join_gpu_ranks = join_nccl_ranks};

@@ -46,6 +46,26 @@ void reset_peak_memory(const torch::Device& device) {
   }
 }
 
+TimeMark::TimeMark(const torch::Device& device) {
+  if (!device.is_cpu()) {
+    mark_ = plugin_for(device).make_mark(index_of(device));
+  }
+}
+
+TimeMark::~TimeMark() = default;
+
+void TimeMark::record() {
+  if (mark_ != nullptr) {
+    mark_->record();
+  } else {
+    time_ = std::chrono::steady_clock::now();
+  }
+}
+
+double TimeMark::ms_since(const TimeMark& earlier) const {
+  return mark_ != nullptr ? mark_->ms_since(*earlier.mark_) : std::chrono::duration<double, std::milli>(time_ - earlier.time_).count();
+}
+
 DeviceGraph::DeviceGraph(const torch::Device& device, std::function<void()> function, bool replays) : function_(std::move(function)) {
   if (replays && !device.is_cpu()) {
     recorder_ = plugin_for(device).make_graph_recorder(index_of(device));

@@ -31,6 +31,7 @@ void ProgressLine::show(int64_t steps_done, const StepTimes& times) {
     grad_norm_ = times.report.grad_norm;
     mean_loss_ = mean_loss_.has_value() ? *mean_loss_ + kMeanShare * (times.report.loss - *mean_loss_) : times.report.loss;
   }
+  phases_ = times.phases.empty() ? phases_ : times.phases.back();
   const auto now = Clock::now();
   const bool on_terminal = stderr_is_terminal();
   if (now - last_shown_ < (on_terminal ? Clock::duration(kTerminalInterval) : Clock::duration(kLogInterval)) && steps_done < max_steps_) {
@@ -55,8 +56,8 @@ std::string ProgressLine::text(int64_t steps_done, const StepTimes& times) const
   return fmt::format(
       "step {}/{}  loss {}  grad {:.3f}  lr {:.2e}  {:.0f} img/s{}{}  ms: data {:.0f} fwd {:.0f} bwd {:.0f} opt {:.0f}{}  ETA {}",
       steps_done, max_steps_, mean_loss_.has_value() ? fmt::format("{:.4f}", *mean_loss_) : "-", grad_norm_, report.learning_rate,
-      1000.0 * static_cast<double>(batch_size_) / mean_ms_, reached, share, times.data_ms, report.forward_ms, report.backward_ms,
-      report.update_ms, wait, clock_text(static_cast<double>(max_steps_ - steps_done) * mean_ms_ / 1000.0));
+      1000.0 * static_cast<double>(batch_size_) / mean_ms_, reached, share, times.data_ms, phases_.forward_ms, phases_.backward_ms,
+      phases_.update_ms, wait, clock_text(static_cast<double>(max_steps_ - steps_done) * mean_ms_ / 1000.0));
 }
 
 }  // namespace darkroom

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "darkroom/optim/train_step.h"
 
@@ -12,8 +13,10 @@ namespace darkroom {
 /// Milliseconds of one step by phase, and what it gave.
 struct StepTimes {
   StepReport report;
+  std::vector<PhaseTimes>
+      phases;               ///< Of the steps whose times are known by now: of a GPU this one and those before that ran ahead, or none.
   double data_ms = 0;       ///< Waiting for the batch.
-  double step_ms = 0;       ///< The whole step on the clock; more than its phases, which on a GPU leave out waits for room to send.
+  double step_ms = 0;       ///< The whole step on the host's clock; on a GPU the phases of several steps add up to theirs.
   bool is_skipped = false;  ///< A loss or the gradient was not finite: nothing was updated.
 };
 
@@ -53,6 +56,7 @@ class ProgressLine {
   double mean_ms_ = 0;               // Exponential mean over about 20 steps.
   std::optional<double> mean_loss_;  // Until a step was looked at: none.
   double grad_norm_ = 0;             // The last one that is known.
+  PhaseTimes phases_;                // Likewise.
   Clock::time_point last_shown_{};
 };
 

@@ -26,17 +26,22 @@ std::string utc_now() {
 nlohmann::ordered_json this_start(const RunFacts& facts, int64_t steps_done) {
   const Recipe& recipe = facts.recipe;
   const MachineFacts machine = read_machine_facts();
-  return {{"step", steps_done},
-          {"started", utc_now()},
-          {"darkroom", kVersion},
-          {"device", facts.device},
-          {"precision", precision_on(recipe, torch::Device(facts.device))},
-          {"processor", machine.processor},
-          {"cores", machine.num_cores},
-          {"memory_bytes", machine.memory_bytes},
-          {"threads", recipe.runtime.threads},
-          {"workers", recipe.runtime.workers},
-          {"ranks", facts.ranks}};
+  nlohmann::ordered_json start = {{"step", steps_done},
+                                  {"started", utc_now()},
+                                  {"darkroom", kVersion},
+                                  {"device", facts.device},
+                                  {"precision", precision_on(recipe, torch::Device(facts.device))},
+                                  {"processor", machine.processor},
+                                  {"cores", machine.num_cores},
+                                  {"memory_bytes", machine.memory_bytes},
+                                  {"threads", recipe.runtime.threads},
+                                  {"workers", recipe.runtime.workers},
+                                  {"ranks", facts.ranks}};
+  if (facts.peak.tflops > 0) {
+    start["rank_peak_tflops"] = facts.peak.tflops;
+    start["rank_peak_is_measured"] = facts.peak.is_measured;
+  }
+  return start;
 }
 
 // What an earlier start wrote; null when there was none.

@@ -12,12 +12,19 @@
 
 namespace darkroom {
 
+/// What a rank's device could at most.
+struct RankPeak {
+  double tflops = 0;        ///< 10^12 floating-point operations per second; 0: not known.
+  bool is_measured = true;  ///< At this start, in products of matrices of the step's type; else as the user says.
+};
+
 /// What run.json says of a run besides its starts.
 struct RunFacts {
   std::string component;   ///< What is trained: "unet" or "vae".
   int64_t parameters = 0;  ///< Trained scalars.
   int64_t ranks = 1;       ///< Processes that train together.
   std::string device;      ///< Where they compute: "cpu", "cuda:0".
+  RankPeak peak;           ///< What MFU is the share of.
   Recipe recipe;           ///< As resolved at this start.
 };
 

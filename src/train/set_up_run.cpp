@@ -16,6 +16,7 @@
 #include "darkroom/stores/model_copy.h"
 #include "darkroom/tensor/device.h"
 #include "darkroom/tensor/device_runtime.h"
+#include "darkroom/tensor/matrix_peak.h"
 #include "darkroom/train/run_files.h"
 #include "darkroom/train/training_plan.h"
 #include "resume_point.h"
@@ -94,6 +95,21 @@ Result<SampleShapes> sample_shapes(const UNetConfig& unet, int64_t resolution, c
   return SampleShapes{{unet.in_channels, resolution / factor, resolution / factor}, {kTokens, unet.states_width()}};
 }
 
+// Only a warning: bytes of pictures are known as an average, and a run that reads some of them again is slow, not wrong.
+void warn_of_large_window(const Recipe& recipe, const RunData& data, int64_t num_ranks) {
+  Recipe kept = recipe;
+  kept.data.memory_bytes /= 2;  // The other half keeps what is made of the pictures.
+  const DatasetSize dataset{.name = recorded_uri(recipe.data.raw_path),
+                            .num_rows = data.index.num_rows(),
+                            .num_blocks = static_cast<int64_t>(data.index.block_rows().size()),
+                            .row_bytes = data.image_row_bytes,
+                            .group_rows = data.largest_group_rows};
+  const Status checked = check_window_memory(kept, dataset, num_ranks);
+  if (!checked.is_ok()) {
+    log_warning("{}, half of which keeps encoded pictures; the run goes on, slowly", checked.message());
+  }
+}
+
 }  // namespace
 
 Result<std::unique_ptr<TrainingRun>> TrainingRun::create(FileSystem& files, StoreSet& stores, const TrainOptions& options,
@@ -147,6 +163,7 @@ Status TrainingRun::set_up() {
   DARKROOM_RETURN_IF_ERROR(fetch_inputs());
   if (options_.counts_work) {
     count_work();
+    find_peak();
   }
   DARKROOM_RETURN_IF_ERROR(read_index());
   const bool is_diffusion = recipe().objective.kind == "diffusion";
@@ -167,7 +184,7 @@ Status TrainingRun::set_up() {
                                                                                  .batch_size = recipe().batch.global,
                                                                                  .rank_samples = own_samples().count,
                                                                                  .step_flop = step_flop_,
-                                                                                 .rank_tflops = options_.rank_tflops,
+                                                                                 .rank_tflops = peak_.tflops,
                                                                                  .device = device()});
   }
   return is_main() ? open_outputs() : Status::ok();
@@ -197,6 +214,27 @@ void TrainingRun::count_work() {
   } catch (const std::exception& failure) {
     const std::string text = failure.what();
     log_detail("train: what a step computes is not known, and the run goes on without: {}", text.substr(0, text.find('\n')));
+  }
+}
+
+// Where nothing is known of the work, nothing is a share of the peak.
+void TrainingRun::find_peak() {
+  if (options_.rank_tflops > 0) {
+    peak_ = {.tflops = options_.rank_tflops, .is_measured = false};
+  } else if (step_flop_ > 0) {
+    const torch::ScalarType type = flat_options(recipe(), device()).compute_type;
+    try {
+      const MatrixPeak peak = measure_matrix_peak(device(), type);
+      reset_peak_memory(device());  // It is not the run's.
+      peak_ = {.tflops = peak.tflops()};
+      if (is_main()) {
+        log_info(
+            "train: {} does {:.3g} TFLOP/s in products of {} matrices of {} x {}, of which MFU is the share; --tflops names another peak",
+            options_.device, peak_.tflops, precision_on(recipe(), device()), peak.side, peak.side);
+      }
+    } catch (const c10::Error& failure) {  // The GPU has no memory for it, perhaps.
+      log_detail("train: the peak of {} is not known, and the run goes on without: {}", options_.device, failure.what_without_backtrace());
+    }
   }
 }
 
@@ -295,6 +333,9 @@ Status TrainingRun::open_local_folder() {
 // A run that goes on may be slow: the order of its samples depends on both fields of the window, so that neither can be changed any more.
 Status TrainingRun::check_window() const {
   if (least_row_bytes_ == 0) {
+    if (is_main() && data_.image_row_bytes > 0) {
+      warn_of_large_window(recipe(), data_, ranks().size());
+    }
     return {};
   }
   const auto num_blocks = static_cast<int64_t>(data_.index.block_rows().size());
@@ -542,6 +583,7 @@ Status TrainingRun::open_logs() {
                        .parameters = parameters_->num_elements(),
                        .ranks = ranks().size(),
                        .device = device().str(),
+                       .peak = peak_,
                        .recipe = recorded_};
   const double seconds_before = facts_ == nullptr ? metrics_->seconds_before() : facts_->seconds_before();
   DARKROOM_ASSIGN_OR_RETURN(facts_, RunFactsFile::open(files_, in_folder(kRunFactsFile), facts, steps_done_, seconds_before));

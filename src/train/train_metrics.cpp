@@ -33,9 +33,17 @@ void TrainMetrics::show_step(int64_t steps_done, const StepTimes& times) {
   step_.set(static_cast<double>(steps_done));
   images_.add(facts_.rank_samples);
   for (const auto& [phase, ms] :
-       {std::pair("data_wait", times.data_ms), std::pair("forward", report.forward_ms), std::pair("backward", report.backward_ms),
-        std::pair("update", report.update_ms), std::pair("device_wait", report.wait_ms), std::pair("step", times.step_ms)}) {
+       {std::pair("data_wait", times.data_ms), std::pair("device_wait", report.wait_ms), std::pair("step", times.step_ms)}) {
     add_milliseconds(registry_, phase, ms);
+  }
+  for (const PhaseTimes& phases : times.phases) {
+    for (const auto& [phase, ms] :
+         {std::pair("forward", phases.forward_ms), std::pair("backward", phases.backward_ms), std::pair("update", phases.update_ms)}) {
+      add_milliseconds(registry_, phase, ms);
+    }
+    if (phases.idle_ms > 0) {  // Of a GPU.
+      add_milliseconds(registry_, "device_idle", phases.idle_ms);
+    }
   }
   registry_.gauge("darkroom_train_learning_rate", "Learning rate of the last step.").set(report.learning_rate);
   Counter& skipped =
@@ -62,6 +70,8 @@ void TrainMetrics::show_rate(double step_ms) {
     registry_.gauge("darkroom_train_flop_per_second", "Floating-point operations of the rank per second, over the last steps.")
         .set(rank_flop_per_second);
     if (facts_.rank_tflops > 0) {
+      registry_.gauge("darkroom_train_peak_flop_per_second", "Peak of the rank: --tflops, or measured at start in products of matrices.")
+          .set(1e12 * facts_.rank_tflops);
       registry_.gauge("darkroom_train_mfu", "Share of the rank's peak that its operations are.")
           .set(rank_flop_per_second / (1e12 * facts_.rank_tflops));
     }

@@ -21,41 +21,77 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
+// So long, but not longer than `most`.
+Clock::duration span_of(double ms, Clock::duration most) {
+  return std::min(std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double, std::milli>(ms)), most);
+}
+
 double milliseconds_since(Clock::time_point start) { return std::chrono::duration<double, std::milli>(Clock::now() - start).count(); }
 
 }  // namespace
 
 double TrainingRun::wall_seconds() const { return facts_->seconds_before() + std::chrono::duration<double>(Clock::now() - began_).count(); }
 
-// Of a step that waits for its numbers: the passes come first, then the exchange with the other ranks, the update, and the wait for a
-// device. The times are the step's own sums over micro-batches.
-void TrainingRun::record_phases(const SpanContext& step, Clock::time_point issued) const {
+// Of a step on a CPU: the passes come first, then the exchange with the other ranks, the update. The times are the step's own sums over
+// micro-batches.
+void TrainingRun::record_phases(const SpanContext& step, Clock::time_point issued, const StepTimes& times) {
   TraceRecorder* spans = options_.spans;
   if (spans == nullptr) {
     return;
   }
-  const StepReport& report = train_step_->report();
-  const Clock::time_point end = spans->now();
-  const auto of_step = [&](double ms) {
-    return std::min(std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double, std::milli>(ms)), end - issued);
-  };
-  const Clock::time_point passed = issued + of_step(report.forward_ms + report.backward_ms);
-  const Clock::time_point issued_all = std::max(passed, end - of_step(report.wait_ms));
-  const Clock::time_point exchanged = ranks().size() > 1 ? std::max(passed, issued_all - of_step(report.update_ms)) : passed;
-  const auto phase = [&](const char* name, Clock::time_point from, Clock::time_point to, SpanAttributes attributes) {
-    spans->record({.name = name,
-                   .context = spans->make_context(step),
-                   .parent = step.span,
-                   .begin = from,
-                   .end = to,
-                   .attributes = std::move(attributes)});
-  };
-  phase("forward_backward", issued, passed, {{"darkroom.forward_ms", report.forward_ms}, {"darkroom.backward_ms", report.backward_ms}});
-  if (ranks().size() > 1) {
-    phase("reduce", passed, exchanged, {});
+  if (!device().is_cpu()) {
+    record_device_phases(step, times);
+    return;
   }
-  phase("update", exchanged, issued_all, {});
-  phase("device_wait", issued_all, end, {});
+  const StepReport& report = times.report;
+  const Clock::time_point end = spans->now();
+  const Clock::time_point passed = issued + span_of(report.forward_ms + report.backward_ms, end - issued);
+  const Clock::time_point issued_all = std::max(passed, end - span_of(report.wait_ms, end - issued));
+  const Clock::time_point exchanged = ranks().size() > 1 ? std::max(passed, issued_all - span_of(report.update_ms, end - issued)) : passed;
+  record_phase(step, "forward_backward", issued, passed,
+               {{"darkroom.forward_ms", report.forward_ms}, {"darkroom.backward_ms", report.backward_ms}});
+  if (ranks().size() > 1) {
+    record_phase(step, "reduce", passed, exchanged, {});
+  }
+  record_phase(step, "update", exchanged, issued_all, {});
+  record_phase(step, "device_wait", issued_all, end, {});
+}
+
+// The GPU's own times, told once the host has waited for it: it has come to the last step's end just now. Until then the spans of steps
+// that ran ahead are kept.
+void TrainingRun::record_device_phases(const SpanContext& step, const StepTimes& times) {
+  const Clock::time_point now = options_.spans->now();
+  if (times.report.wait_ms > 0) {
+    record_phase(step, "device_wait", now - span_of(times.report.wait_ms, now - began_), now, {});
+  }
+  untimed_steps_.emplace_back(times.report.step, step);
+  for (const PhaseTimes& phases : times.phases) {
+    while (!untimed_steps_.empty() && untimed_steps_.front().first < phases.step) {
+      untimed_steps_.pop_front();
+    }
+    if (untimed_steps_.empty() || untimed_steps_.front().first != phases.step) {
+      continue;
+    }
+    const SpanContext& timed = untimed_steps_.front().second;
+    const auto ago = [&](double ms) { return now - span_of(ms, now - began_); };
+    const double update = phases.ended_ago_ms + phases.update_ms;
+    const double passes = update + phases.forward_ms + phases.backward_ms;
+    record_phase(timed, "device_idle", ago(passes + phases.idle_ms), ago(passes), {});
+    record_phase(timed, "forward_backward", ago(passes), ago(update),
+                 {{"darkroom.forward_ms", phases.forward_ms}, {"darkroom.backward_ms", phases.backward_ms}});
+    record_phase(timed, "update", ago(update), ago(phases.ended_ago_ms), {});
+    untimed_steps_.pop_front();
+  }
+}
+
+void TrainingRun::record_phase(const SpanContext& step, const char* name, Clock::time_point from, Clock::time_point to,
+                               SpanAttributes attributes) const {
+  options_.spans->record({.name = name,
+                          .context = options_.spans->make_context(step),
+                          .parent = step.span,
+                          .begin = from,
+                          .end = to,
+                          .attributes = std::move(attributes)});
 }
 
 void TrainingRun::spend(Spending what) {
@@ -113,6 +149,7 @@ Result<StepTimes> TrainingRun::step(bool wants_stop) {
   const auto start = Clock::now();
   TraceSpan span(options_.spans, "step");
   span.set("darkroom.step", steps_done_ + 1);
+  train_step_->begin_step();
   TraceSpan wait(options_.spans, "data_wait", span.context());
   get_on(recipe().data.raw_path.empty() ? "waiting for the next batch" : "");  // Encoders have limits of their own.
   const Result<Batch> next = batcher_->next();
@@ -137,14 +174,18 @@ Result<StepTimes> TrainingRun::step(bool wants_stop) {
   const DeviceBatch loaded{.size = recipe().batch.global, .inputs = part_->inputs(), .losses = losses};
   const auto issued = options_.spans == nullptr ? Clock::time_point() : options_.spans->now();
   auto report = runs_ahead(wants_stop) ? train_step_->run_ahead(steps_done_, loaded) : train_step_->run(steps_done_, loaded, wants_stop);
-  record_phases(span.context(), issued);
+  times.report = train_step_->report();
+  times.phases = train_step_->take_phase_times();
+  record_phases(span.context(), issued, times);
   if (!report.is_ok()) {
     span.fail(report.status());
-    auto skipped = train_step_->was_not_finite() ? skip_step(report.status()) : Result<StepTimes>(report.status());
-    if (skipped.is_ok()) {
-      skipped->step_ms = milliseconds_since(start);
+    if (!train_step_->was_not_finite()) {
+      return report.status();
     }
-    return skipped;
+    DARKROOM_RETURN_IF_ERROR(skip_step(report.status()));
+    times.is_skipped = true;
+    times.step_ms = milliseconds_since(start);
+    return times;
   }
   times.report = *report;
   span.end();
@@ -160,22 +201,19 @@ Result<StepTimes> TrainingRun::step(bool wants_stop) {
   return times;
 }
 
-Result<StepTimes> TrainingRun::skip_step(const Status& failure) {
+Status TrainingRun::skip_step(const Status& failure) {
   const Status named = name_bad_samples(failure);
   recent_samples_.clear();
   const int64_t limit = recipe().optimizer.max_skipped;
   if (skipped_steps() >= limit) {
     return limit == 0 ? named : named.with_context(fmt::format("as many steps as optimizer.max_skipped allows were left out ({})", limit));
   }
-  StepTimes times;
-  times.report = train_step_->report();
-  times.is_skipped = true;
   spend(Spending::kLost);
   steps_done_ += 1;
   if (is_main()) {
     log_warning("a step is left out, number {} of at most {}: {}", skipped_steps(), limit, named.message());
   }
-  return times;
+  return {};
 }
 
 // What was trained is in order when the next samples cannot be read, and they may be readable later on.
@@ -290,6 +328,7 @@ Status TrainingRun::paint_previews() {
 
 Status TrainingRun::log_step(const StepTimes& times, const nlohmann::ordered_json& scores) {
   const StepReport& report = times.report;
+  const PhaseTimes phases = times.phases.empty() ? PhaseTimes() : times.phases.back();
   const auto num_steps = static_cast<double>(steps_here_ - std::exchange(logged_here_, steps_here_));
   const double mean_ms = (step_ms_here_ - std::exchange(logged_ms_, step_ms_here_)) / num_steps;
   const double rate = 1000.0 * static_cast<double>(recipe().batch.global) / mean_ms;
@@ -304,10 +343,13 @@ Status TrainingRun::log_step(const StepTimes& times, const nlohmann::ordered_jso
                                  {"peak_memory_bytes", peak_memory_bytes(device())},
                                  {"ms",
                                   {{"data", times.data_ms},
-                                   {"forward", report.forward_ms},
-                                   {"backward", report.backward_ms},
-                                   {"optimizer", report.update_ms},
+                                   {"forward", phases.forward_ms},
+                                   {"backward", phases.backward_ms},
+                                   {"optimizer", phases.update_ms},
                                    {"device_wait", report.wait_ms}}}};
+  if (!device().is_cpu()) {
+    line["ms"]["device_idle"] = phases.idle_ms;
+  }
   if (const auto tflops = step_work().tflops(mean_ms)) {
     line["tflops"] = *tflops;
   }

@@ -63,6 +63,7 @@ class TrainingRun {
   // Setting up, in this order.
   Status fetch_inputs();
   void count_work();
+  void find_peak();
   Status open_folder();
   Status open_local_folder();
   Status open_remote_folder(const Location& output);
@@ -86,9 +87,12 @@ class TrainingRun {
 
   // One step, and what follows it.
   Result<StepTimes> step(bool wants_stop);
-  void record_phases(const SpanContext& step, Clock::time_point issued) const;
+  void record_phases(const SpanContext& step, Clock::time_point issued, const StepTimes& times);
+  void record_device_phases(const SpanContext& step, const StepTimes& times);
+  void record_phase(const SpanContext& step, const char* name, Clock::time_point from, Clock::time_point to,
+                    SpanAttributes attributes) const;
   // What a step whose numbers were not finite costs: itself, or the run.
-  Result<StepTimes> skip_step(const Status& failure);
+  Status skip_step(const Status& failure);
   // Whether nothing after the next step needs its numbers: a device need not be waited for.
   bool runs_ahead(bool wants_stop) const;
   Status settle();
@@ -131,7 +135,7 @@ class TrainingRun {
   bool has_previews() const {
     return recipe().samples.every_steps > 0 && (!recipe().samples.prompts.empty() || recipe().objective.kind == "autoencoder");
   }
-  StepWork step_work() const { return {step_flop_, options_.rank_tflops * static_cast<double>(ranks().size())}; }
+  StepWork step_work() const { return {step_flop_, peak_.tflops * static_cast<double>(ranks().size())}; }
   // Samples of a batch that this rank computes.
   FlatRange own_samples() const;
   int64_t skipped_steps() const { return steps_done_ - optimizer_->num_updates(); }
@@ -151,6 +155,7 @@ class TrainingRun {
   std::string resumed_from_;    // The checkpoint's address, for people.
   Recipe recorded_;             // The recipe as the run folder tells it: places as they were named, without what may be secret.
   double step_flop_ = 0;        // Floating-point operations of all ranks a step; 0: not known.
+  RankPeak peak_;
   std::optional<LocalCopy> model_copy_;
   std::optional<LocalCopy> resume_copy_;
   std::optional<LocalCopy> init_copy_;
@@ -204,6 +209,8 @@ class TrainingRun {
   double logged_ms_ = 0;
   // The samples of the steps whose numbers were not looked at yet, and of the last one.
   std::deque<std::pair<int64_t, std::vector<SampleRef>>> recent_samples_;
+  // Spans of the steps whose phases the GPU has not told yet.
+  std::deque<std::pair<int64_t, SpanContext>> untimed_steps_;
   double seconds_here_ = 0;  // Of the loop.
 
   std::vector<std::string> folders_to_store_;  // Of a remote run: previews that were painted while it saved.

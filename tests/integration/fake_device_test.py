@@ -6,6 +6,7 @@ usage: fake_device_test.py
 """
 
 import atexit
+import collections
 import functools
 import json
 import os
@@ -29,6 +30,7 @@ BATCH = 8
 STEPS = 20
 TENSORS_OF_A_BATCH = 7  # Coordinates, timestep, dropped, scales, weight, latents, states.
 SCALARS_OF_AN_UPDATE = 10  # AdamWScalar::kCount
+PEAK = ("--tflops", "1")  # Else it is measured, by as many products as the machine's speed asks for.
 PATIENCE = 600  # Seconds; a limit, no measure.
 
 
@@ -46,7 +48,7 @@ class DeviceBench(Workbench):
         settings = (f"batch.global={BATCH}", f"batch.micro={BATCH}", "runtime.workers=1", "schedule.kind=constant", "schedule.warmup_steps=2",
                     "checkpoint.every_steps=0", "samples.every_steps=0", "schedule.max_steps=4", *settings)  # fmt: skip
         sets = [word for setting in settings for word in ("--set", setting)]
-        return ["train", f"recipes/{recipe}.toml", *data, "--model", self.model, "--output", self.path(output), "--device", device, *sets]
+        return ["train", f"recipes/{recipe}.toml", *data, "--model", self.model, "--output", self.path(output), "--device", device, *PEAK, *sets]
 
     def read_metrics(self, output: str, name: str) -> list[str | None]:
         lines = pathlib.Path(self.path(output), "metrics.jsonl").read_text().splitlines()
@@ -340,6 +342,47 @@ def a_device_that_is_not_there_is_an_error_that_says_why() -> None:
     require(done.returncode != 0 and "runtime.device" in done.stderr, "the recipe's device is not used", done.returncode, done.stderr[-2000:])
 
 
+def a_gpus_phases_are_of_its_own_clock() -> None:
+    """Which is a microsecond for each kernel and copy, so that replayed steps take the same time."""
+    bench = the_bench()
+    spans_file = pathlib.Path(bench.path("phases.jsonl"))
+    settings = ("runtime.log_every=4", "schedule.max_steps=12", "batch.micro=2")
+    require_done(run_on_device([*bench.command("phases", "cuda:0", *settings), "--trace-file", str(spans_file)]))
+    lines = [json.loads(line) for line in pathlib.Path(bench.path("phases"), "metrics.jsonl").read_text().splitlines()]
+    require([line["step"] for line in lines] == [4, 8, 12], "other steps are logged", lines)
+    parts = [{part: line["ms"][part] for part in ("forward", "backward", "optimizer", "device_idle")} for line in lines]
+    require(all(value > 0 for part in parts for value in part.values()) and parts[1] == parts[2], "phases", parts)
+    spans = [span for line in spans_file.read_text().splitlines() for resource in json.loads(line)["resourceSpans"] for scope in resource["scopeSpans"] for span in scope["spans"]]
+    steps = {span["spanId"]: step for step, span in enumerate((span for span in spans if span["name"] == "step"), 1)}
+    require(len(steps) == 12, "steps", steps)
+    told = collections.defaultdict(dict)
+    for span in spans:
+        if span.get("parentSpanId") in steps:
+            told[steps[span["parentSpanId"]]][span["name"]] = (int(span["startTimeUnixNano"]), int(span["endTimeUnixNano"]))
+    for step, phases in told.items():
+        looked = {"device_wait"} if step % 4 == 0 else set()
+        require(set(phases) == {"data_wait", "device_idle", "forward_backward", "update"} | looked, "phases of a step", step, phases)
+        require(phases["device_idle"][1] == phases["forward_backward"][0] and phases["forward_backward"][1] == phases["update"][0], "phases lie apart", step, phases)
+    for part, step in zip(parts, (4, 8, 12)):
+        want = (part["device_idle"], part["forward"] + part["backward"], part["optimizer"])
+        got = [(told[step][name][1] - told[step][name][0]) * 1e-6 for name in ("device_idle", "forward_backward", "update")]
+        require(all(abs(one - other) < 2e-6 for one, other in zip(want, got)), "a span has another time than the line of metrics", step, want, got)
+    for before, after in zip(range(1, 12), range(2, 13)):
+        require(told[before]["update"][1] <= told[after]["device_idle"][0] or after % 4 == 1, "steps overlap on the device", before, told)
+
+
+def the_peak_is_measured_on_the_device_in_the_steps_type() -> None:
+    bench = the_bench()
+    command = bench.command("measured", "cuda:0", "schedule.max_steps=1", "runtime.precision=bfloat16")
+    at = command.index(PEAK[0])
+    done = run_on_device(command[:at] + command[at + 2 :])
+    require_done(done)
+    require("cuda:0 does" in done.stderr and "products of bfloat16 matrices" in done.stderr, "the log does not tell the peak", done.stderr)
+    start = json.loads(pathlib.Path(bench.path("measured"), "run.json").read_text())["starts"][0]
+    line = json.loads(pathlib.Path(bench.path("measured"), "metrics.jsonl").read_text())
+    require(start["rank_peak_is_measured"] and abs(line["mfu"] * start["rank_peak_tflops"] / line["tflops"] - 1) < 1e-9, "MFU is a share of another peak", start, line)
+
+
 def compute_sanitizers_tools_see_each_tensor_as_an_allocation_of_its_own() -> None:
     """The stages of gpu_check.sh with a stand-in of the tool, which tells how it was called, and of plugin_test."""
     with tempfile.TemporaryDirectory() as folder:
@@ -384,6 +427,8 @@ if __name__ == "__main__":
             a_stop_in_a_checkpoints_step_ends_ranks_whose_run_folder_is_on_a_store,
             ranks_of_one_machine_want_a_gpu_each,
             a_device_that_is_not_there_is_an_error_that_says_why,
+            a_gpus_phases_are_of_its_own_clock,
+            the_peak_is_measured_on_the_device_in_the_steps_type,
             compute_sanitizers_tools_see_each_tensor_as_an_allocation_of_its_own,
         ]
     )

@@ -61,6 +61,31 @@ void check_graphs_beside(Findings& findings, const torch::Device& device) {
   }
 }
 
+// What a graph does is timed anew in each replay, from within it; nothing takes longer than the whole.
+void check_marks(Findings& findings, const torch::Device& device) {
+  const auto small = torch::randn({256, 256}, torch::device(device)), large = torch::randn({4096, 4096}, torch::device(device));
+  TimeMark before(device), begin(device), middle(device), end(device), after(device);
+  DeviceGraph graph(device, [&] {
+    begin.record();
+    (void)at::mm(small, small);
+    middle.record();
+    (void)at::mm(large, large);
+    end.record();
+  });
+  for (int64_t run = 1; run <= DeviceGraph::kWarmUpCalls + 4; ++run) {
+    before.record();
+    graph.run();
+    after.record();
+    synchronize(device);
+    const double first = middle.ms_since(begin), second = end.ms_since(middle), whole = after.ms_since(before);
+    const std::string what = c10::str("run ", run, ", ms: ", first, ", ", second, " of ", whole);
+    findings.holds("no part is longer than the whole: " + what, first >= 0 && second > 0 && first + second <= whole);
+    if (graph.is_recorded()) {
+      findings.holds("a product of 4096 is longer than one of 256: " + what, second > first);
+    }
+  }
+}
+
 void check_failing_record(Findings& findings, const torch::Device& device) {
   const auto value = torch::ones({4}, torch::device(device));
   bool looks = false;
@@ -112,6 +137,7 @@ std::vector<Check> runtime_checks() {
   return {{"runtime: a graph replays what was recorded", check_graph},
           {"runtime: a graph holds a backward pass", check_graph_with_gradients},
           {"runtime: two graphs share memory", check_graphs_beside},
+          {"runtime: each replay is timed from within it", check_marks},
           {"runtime: memory is counted and staging is pinned", check_memory},
           {"runtime: a function that waits is refused", check_failing_record}};
 }

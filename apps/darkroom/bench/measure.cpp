@@ -2,11 +2,11 @@
 
 #include <torch/torch.h>
 
-#include <algorithm>
 #include <chrono>
 
 #include "darkroom/core/median.h"
 #include "darkroom/tensor/device_runtime.h"
+#include "darkroom/tensor/matrix_peak.h"
 
 namespace darkroom {
 namespace {
@@ -14,7 +14,6 @@ namespace {
 constexpr int64_t kGemmSide = 1536;
 constexpr int64_t kGemmSideOnAGpu = 8192;
 constexpr int64_t kGemmRepeats = 5;
-constexpr uint64_t kGemmSeed = 7;
 
 }  // namespace
 
@@ -35,15 +34,7 @@ std::vector<double> time_runs(int64_t repeats, const torch::Device& device, cons
 }
 
 double gemm_tflops(const BenchPlace& place) {
-  const torch::NoGradGuard no_grad;
-  const int64_t side = place.device.is_cpu() ? kGemmSide : kGemmSideOnAGpu;
-  // Random numbers: a GPU draws less power, and so runs faster, on zeros and ones.
-  const auto a = random_normal({side, side}, kGemmSeed, place).to(place.type),
-             b = random_normal({side, side}, kGemmSeed + 1, place).to(place.type);
-  torch::Tensor out = torch::empty_like(a);
-  const auto runs_ms = time_runs(kGemmRepeats, place.device, {}, [&] { at::mm_out(out, a, b); });
-  return 2.0 * static_cast<double>(side) * static_cast<double>(side) * static_cast<double>(side) /
-         (*std::min_element(runs_ms.begin(), runs_ms.end()) * 1e9);
+  return time_products(place.device, place.type, place.device.is_cpu() ? kGemmSide : kGemmSideOnAGpu, kGemmRepeats).tflops();
 }
 
 nlohmann::json figures_of(const std::string& unit, const std::vector<double>& runs_ms, double units, int64_t multiply_adds,

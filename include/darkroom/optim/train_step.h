@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "darkroom/core/result.h"
@@ -21,6 +22,8 @@ namespace darkroom {
 class GradientOverlap;
 class GradientSum;
 class RecordedStep;
+class StepClock;
+enum class StepPart;
 
 struct TrainStepOptions {
   int64_t micro_batch = 64;  ///< Samples a forward and backward pass; the last one of a batch may be smaller.
@@ -55,11 +58,23 @@ struct StepReport {
   double learning_rate = 0.0;
   bool wants_stop = false;  ///< At least one rank asked to stop after this step.
   bool is_ahead = false;    ///< The device has not been waited for: loss and grad_norm are not known yet.
-  // Milliseconds of the CPU: what a GPU does meanwhile is counted only with waits_between_phases. Recorded passes count as backward.
+  // Milliseconds of the CPU: what a GPU does meanwhile is counted only with waits_between_phases, and in PhaseTimes. Recorded passes count
+  // as backward.
   double forward_ms = 0.0;  ///< Draws, forward passes and losses.
   double backward_ms = 0.0;
   double update_ms = 0.0;  ///< Norm, clip, AdamW and EMA.
   double wait_ms = 0.0;    ///< For a GPU at the end, with the steps that ran ahead; of a step that runs ahead 0.
+};
+
+/// What a step's time goes into on the device that computes it. On a GPU by its own clock, from events between the phases, which nobody
+/// waits for; together they are its time from TrainStep::begin_step() until the update's end.
+struct PhaseTimes {
+  int64_t step = 0;       ///< 0-based.
+  double idle_ms = 0;     ///< Of a GPU: before the passes. For the batch, its way to the GPU and the host's own work.
+  double forward_ms = 0;  ///< Of replayed passes split from backward_ms as the last one of each size was.
+  double backward_ms = 0;
+  double update_ms = 0;     ///< With several ranks their exchange of gradients and weights, too.
+  double ended_ago_ms = 0;  ///< From its end until that of the last step that was told with it.
 };
 
 /// Losses (count) of samples [first, first + count) of the batch (the whole one, of which a rank is asked for its own), float on the
@@ -106,6 +121,12 @@ class TrainStep {
   Status settle();
   static constexpr int64_t kMostAhead = 64;
 
+  /// The step at hand begins here, for PhaseTimes: before its batch is there. Without this call, at run().
+  void begin_step();
+  /// Times of the steps since the last call, in order: once run() or settle() has waited for the device, those that ran ahead, too. At the
+  /// most those of the last 2 * kMostAhead steps.
+  std::vector<PhaseTimes> take_phase_times() { return std::exchange(phase_times_, {}); }
+
   /// Whether the last run failed because a loss or the gradient was not finite; report() then tells what it was.
   bool was_not_finite() const { return was_not_finite_; }
   const StepReport& report() const { return report_; }  ///< Of the step that failed, where steps ran ahead of it.
@@ -149,7 +170,10 @@ class TrainStep {
   Status exchange_figures();
   Status judge(const torch::Tensor& losses, double squared_norm);
   double sum_losses(const torch::Tensor& losses);
-  void end_phase(double& phase_ms);
+  void end_phase(double& phase_ms, StepPart part);
+  void end_step_times();
+  void read_phase_times();
+  void bound_phase_times();
 
   FlatParameters& parameters_;
   AdamW& optimizer_;
@@ -159,6 +183,7 @@ class TrainStep {
   std::unique_ptr<GradientSum> gradient_sum_;  // Null for one group and one rank.
   std::unique_ptr<GradientOverlap> overlap_;   // Null where nothing overlaps.
   std::unique_ptr<RecordedStep> recorded_;     // Null where nothing is replayed; its graphs read and write the tensors below.
+  std::unique_ptr<StepClock> clock_;           // Null on the CPU.
   Status ranks_failure_;                       // Of the step under way.
   bool was_not_finite_ = false;
   std::vector<int64_t> non_finite_samples_;
@@ -171,6 +196,7 @@ class TrainStep {
   torch::Tensor squared_norm_staging_;
   torch::Tensor stop_votes_staging_;
   std::vector<AheadStep> ahead_;
+  std::vector<PhaseTimes> phase_times_;  // That nobody has taken yet.
   std::chrono::steady_clock::time_point phase_start_;
 };
 

@@ -25,7 +25,7 @@ struct Transfer;        // communicator.h
 
 inline constexpr const char* kCudaPluginFile = "libdarkroom_cuda.so";
 inline constexpr const char* kCudaPluginEntryName = "darkroom_cuda_plugin";
-inline constexpr int kCudaPluginVersion = 4;
+inline constexpr int kCudaPluginVersion = 5;
 
 /// Runs functions on a stream of its own, ordered after what the caller's current stream holds and before what it gets next, and
 /// can record one. Thread safety: none.
@@ -41,6 +41,16 @@ class GraphRecorder {
   virtual void replay() = 0;
   /// A recorder whose recording takes its memory where this one's does: a replay of either voids what the other's has left there.
   virtual std::unique_ptr<GraphRecorder> beside() const = 0;
+};
+
+/// A place in what a GPU has been asked for, and when it came there. Thread safety: none.
+class GpuMark {
+ public:
+  virtual ~GpuMark() = default;
+  /// The place behind what the caller's current stream holds; in a recording, the one to which each replay comes anew.
+  virtual void record() = 0;
+  /// Milliseconds from the last time that the GPU came to `earlier` until it came here. REQUIRES: it has come to both.
+  virtual double ms_since(const GpuMark& earlier) const = 0;
 };
 
 /// A GPU of this process among those of other ranks, joined by NCCL. What is asked goes on the caller's current stream of the GPU, in its
@@ -80,6 +90,7 @@ struct CudaPlugin {
   int64_t (*peak_memory_bytes)(int gpu);
   void (*reset_peak_memory)(int gpu);
   std::unique_ptr<GraphRecorder> (*make_graph_recorder)(int gpu);
+  std::unique_ptr<GpuMark> (*make_mark)(int gpu);
   /// The operations on GPU tensors. `reference` serves what the plugin has no kernel for; it lives as long as the program.
   const OperationTable* (*operations)(const OperationTable& reference);
   /// A name for a new group of ranks, any bytes; `is_loopback` as in GpuMeeting.

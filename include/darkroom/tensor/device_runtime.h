@@ -2,12 +2,14 @@
 
 #include <torch/torch.h>
 
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <memory>
 
 namespace darkroom {
 
+class GpuMark;
 class GraphRecorder;
 
 // What training and sampling ask of a device beside tensor operations. On the CPU each has the obvious meaning, so that callers have no
@@ -24,6 +26,25 @@ torch::Tensor empty_staging(at::IntArrayRef shape, torch::ScalarType type, const
 /// process, which cannot be reset.
 int64_t peak_memory_bytes(const torch::Device& device);
 void reset_peak_memory(const torch::Device& device);
+
+/// A place in what a device has been asked for, and when the device came there: an event of a GPU's current stream, on the CPU the time of
+/// record(). In a DeviceGraph's function each replay comes there anew. Asking for it waits for nothing. Thread safety: none.
+class TimeMark {
+ public:
+  explicit TimeMark(const torch::Device& device);
+  ~TimeMark();
+  TimeMark(const TimeMark&) = delete;
+  TimeMark& operator=(const TimeMark&) = delete;
+
+  void record();
+  /// Milliseconds from the last time that the device came to `earlier` until it came here. REQUIRES: both were recorded on one device,
+  /// which has come to both: who calls this has waited for what followed them.
+  double ms_since(const TimeMark& earlier) const;
+
+ private:
+  std::unique_ptr<GpuMark> mark_;  // Null on the CPU.
+  std::chrono::steady_clock::time_point time_;
+};
 
 /// A function that is called again and again, recorded on a GPU and then replayed in one launch (a CUDA graph). The first calls of
 /// run() call the function (libraries set themselves up then, and allocate), the next one records it and replays, later ones replay;

@@ -43,8 +43,8 @@ struct TrainOptions {
   Clock* clock = &system_clock();      ///< Of the waits for a store that does not take a checkpoint.
   MetricsRegistry* metrics = nullptr;  ///< Where this rank counts (docs/metrics.md); may be null. Outlives the call.
   TraceRecorder* spans = nullptr;      ///< Of this rank's steps; may be null. Outlives the call.
-  bool counts_work = false;            ///< Counts what a step computes, for the metrics.
-  double rank_tflops = 0;              ///< Peak of a rank in 10^12 of them per second, for the metrics; 0: not known.
+  bool counts_work = false;  ///< Counts what a step computes, and measures the rank's peak where it is not known, for the metrics.
+  double rank_tflops = 0;    ///< Peak of a rank in 10^12 of them per second, for the metrics; 0: not known.
 
   /// kInvalidArgument naming the first bad field.
   Status validate() const;

@@ -73,6 +73,11 @@ std::recursive_mutex& device_lock() {
   return *lock;
 }
 
+int64_t elapsed_microseconds() {
+  const std::lock_guard lock(device_lock());
+  return counts().microseconds();
+}
+
 FakeDeviceCounts& counts() {
   static FakeDeviceCounts counts;
   return counts;

@@ -17,7 +17,9 @@ inline const c10::Device kDevice(kDeviceType, 0);
 /// Guards all that the host's thread and autograd's device thread share.
 std::recursive_mutex& device_lock();
 FakeDeviceCounts& counts();  // Under the lock.
-int64_t& memory_bound();     // As bound_fake_device_memory() says. Under the lock.
+/// The device's clock: a microsecond for each kernel and each copy.
+int64_t elapsed_microseconds();
+int64_t& memory_bound();  // As bound_fake_device_memory() says. Under the lock.
 
 /// Where a pointer of the device lies on the host; other pointers as they are. Device pointers carry bit 62, so that they are not canonical
 /// on x86-64: every access through one faults at once.

@@ -117,6 +117,23 @@ class FakeGraphRecorder final : public GraphRecorder {
   fake::Recording recording_;
 };
 
+// The fake device's clock: a microsecond for each kernel and each copy, whenever they run, so that times are the same in every run.
+class FakeMark final : public GpuMark {
+ public:
+  void record() override {
+    const auto come = [this] { microseconds_ = fake::elapsed_microseconds(); };
+    fake::is_recording() ? fake::add_to_recording(come) : come();
+  }
+  double ms_since(const GpuMark& earlier) const override {
+    const int64_t since = dynamic_cast<const FakeMark&>(earlier).microseconds_;
+    TORCH_CHECK(since >= 0 && microseconds_ >= 0, "fake device: the time of a place that it has not come to");
+    return 1e-3 * static_cast<double>(microseconds_ - since);
+  }
+
+ private:
+  int64_t microseconds_ = -1;
+};
+
 bool list_fake_gpus(std::vector<GpuInfo>& gpus, std::string& /*reason*/) {
   fake::register_runtime();
   fake::register_kernels();
@@ -141,6 +158,7 @@ constexpr CudaPlugin kPlugin = {
     .peak_memory_bytes = peak_bytes,
     .reset_peak_memory = reset_peak,
     .make_graph_recorder = [](int /*gpu*/) -> std::unique_ptr<GraphRecorder> { return std::make_unique<FakeGraphRecorder>(); },
+    .make_mark = [](int /*gpu*/) -> std::unique_ptr<GpuMark> { return std::make_unique<FakeMark>(); },
     .operations = fake_operations,
     .make_gpu_ranks_id = fake::make_ranks_id,
     .join_gpu_ranks = fake::join_ranks};

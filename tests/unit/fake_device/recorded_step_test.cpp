@@ -114,6 +114,80 @@ TEST_F(StepGraphs, a_replayed_step_that_runs_ahead_copies_what_is_listed_and_wai
   }
 }
 
+// By the fake device's own clock, a microsecond for each kernel and copy. With micro-batches of 3 the passes are of two sizes.
+TEST_F(StepGraphs, phases_add_up_to_the_devices_time_of_each_step_and_nobody_waits_for_them) {
+  const torch::Tensor one = torch::ones({1}, torch::device(device_));
+  const int64_t before_clones = now().microseconds();
+  static_cast<void>(one.clone()), static_cast<void>(one.clone());
+  const int64_t clones = now().microseconds() - before_clones;  // A step that runs ahead ends with two of its figures.
+  for (const int64_t micro_batch : {8, 3}) {
+    std::vector<PhaseTimes> of_plain;
+    for (const bool replays : {false, true}) {
+      const std::string what = c10::str("micro-batches of ", micro_batch, replays ? ", replayed" : "");
+      Trainer trainer(there(), graph_options(micro_batch, replays));
+      std::vector<double> whole_ms;
+      for (int64_t i = 0; i < kSteps; ++i) {
+        const FakeDeviceCounts begin = now();
+        trainer.step.begin_step();
+        const DeviceBatch batch = trainer.device_batch(i);
+        const FakeDeviceCounts loaded = now();
+        ASSERT_TRUE(trainer.step.run_ahead(i, batch).is_ok());
+        EXPECT_EQ(now().synchronisations, loaded.synchronisations) << what;
+        EXPECT_EQ(now().event_waits, loaded.event_waits) << what;
+        EXPECT_EQ(now().device_to_host, loaded.device_to_host) << what;
+        whole_ms.push_back(1e-3 * static_cast<double>(now().microseconds() - begin.microseconds() - clones));
+        EXPECT_TRUE(trainer.step.take_phase_times().empty()) << "nobody has waited for the device";
+      }
+      const int64_t waits = now().synchronisations;
+      ASSERT_TRUE(trainer.step.settle().is_ok());
+      EXPECT_EQ(now().synchronisations, waits + 2) << "losses and norms, as without times";
+      const std::vector<PhaseTimes> times = trainer.step.take_phase_times();
+      ASSERT_EQ(times.size(), static_cast<size_t>(kSteps)) << what;
+      EXPECT_EQ(times.back().ended_ago_ms, 0);
+      for (size_t i = 0; i < times.size(); ++i) {
+        EXPECT_EQ(times[i].step, static_cast<int64_t>(i));
+        EXPECT_NEAR(times[i].idle_ms + times[i].forward_ms + times[i].backward_ms + times[i].update_ms, whole_ms[i], 1e-9) << what << i;
+        EXPECT_GT(times[i].idle_ms, 0) << what;
+        EXPECT_GT(times[i].forward_ms, 0) << what;
+        EXPECT_GT(times[i].backward_ms, times[i].update_ms / 100) << what;
+        if (i > 0) {
+          EXPECT_NEAR(times[i - 1].ended_ago_ms - times[i].ended_ago_ms, whole_ms[i] + 1e-3 * static_cast<double>(clones), 1e-9) << what;
+        }
+      }
+      if (replays) {
+        // The same passes, beside the copies to where the graphs read and write: three of each pass.
+        const double copies_ms = 3e-3 * static_cast<double>((kBatch + micro_batch - 1) / micro_batch);
+        const PhaseTimes &got = times.back(), &want = of_plain.back();
+        EXPECT_NEAR(got.forward_ms + got.backward_ms, want.forward_ms + want.backward_ms + copies_ms, 1e-9) << what;
+        EXPECT_NEAR(got.forward_ms, want.forward_ms, copies_ms) << what;
+        EXPECT_EQ(got.update_ms, want.update_ms) << what;
+      }
+      of_plain = times;
+    }
+  }
+}
+
+TEST_F(StepGraphs, phases_are_told_of_each_step_that_is_looked_at_and_on_the_cpu) {
+  for (const FlatParametersOptions& where : {here(), there()}) {
+    Trainer trainer(where, graph_options(2));
+    for (int64_t i = 0; i < kSteps; ++i) {
+      ASSERT_TRUE(trainer.step.run(i, trainer.device_batch(i)).is_ok());
+      const std::vector<PhaseTimes> times = trainer.step.take_phase_times();
+      ASSERT_EQ(times.size(), 1U);
+      EXPECT_EQ(times[0].step, i);
+      EXPECT_GT(times[0].forward_ms, 0) << where.device;
+      EXPECT_GT(times[0].backward_ms, 0) << where.device;
+    }
+  }
+  Trainer trainer(here(), graph_options(8));
+  for (int64_t i = 0; i < 2 * TrainStep::kMostAhead + 3; ++i) {  // Nobody takes them.
+    ASSERT_TRUE(trainer.step.run(i, trainer.device_batch(i)).is_ok());
+  }
+  const std::vector<PhaseTimes> times = trainer.step.take_phase_times();
+  ASSERT_EQ(times.size(), static_cast<size_t>(2 * TrainStep::kMostAhead));
+  EXPECT_EQ(times.back().step, 2 * TrainStep::kMostAhead + 2);
+}
+
 TEST_F(StepGraphs, a_replayed_step_that_is_not_finite_changes_nothing_and_the_next_go_on) {
   Trainer want(here(torch::kBFloat16), graph_options(3)), got(there(torch::kBFloat16), graph_options(3));
   run_both(got, want, 0, 6);

@@ -198,8 +198,16 @@ TEST_F(TrainLoopTest, tells_what_its_steps_reach_where_that_is_known) {
     const double rate = line["images_per_second"].get<double>();
     EXPECT_TRUE(is_near(line["tflops"].get<double>(), rate * picture_flop * 1e-12, 1e-9 * line["tflops"].get<double>()));
   }
-  EXPECT_FALSE(lines[2].contains("mfu"));
   EXPECT_EQ(lines[3]["mfu"].get<double>(), lines[3]["tflops"].get<double>() / 2);
+  // The starts before were told of no peak and measured it.
+  const auto starts = nlohmann::json::parse(file("known", "run.json"))["starts"];
+  ASSERT_EQ(starts.size(), 2U);
+  EXPECT_TRUE(starts[0]["rank_peak_is_measured"].get<bool>());
+  const double measured = starts[0]["rank_peak_tflops"].get<double>();
+  EXPECT_GT(measured, 0);
+  EXPECT_TRUE(is_near(lines[2]["mfu"].get<double>(), lines[2]["tflops"].get<double>() / measured, 1e-9 * lines[2]["mfu"].get<double>()));
+  EXPECT_FALSE(starts[1]["rank_peak_is_measured"].get<bool>());
+  EXPECT_EQ(starts[1]["rank_peak_tflops"], 2);
 }
 
 TEST_F(TrainLoopTest, the_wall_time_goes_on_where_a_run_goes_on) {

@@ -18,9 +18,7 @@ StepTimes step_of(double step_ms) {
   times.report.loss = 0.25;
   times.report.grad_norm = 1.5;
   times.report.learning_rate = 0.001;
-  times.report.forward_ms = 30;
-  times.report.backward_ms = 50;
-  times.report.update_ms = 10;
+  times.phases = {{.forward_ms = 30, .backward_ms = 50, .update_ms = 10}};
   times.report.wait_ms = 4;
   times.data_ms = 5;
   times.step_ms = step_ms;
@@ -43,7 +41,7 @@ TEST(TrainMetricsTest, tell_a_step_of_a_rank) {
         "darkroom_train_phase_seconds_total{phase=\"device_wait\"} 0.008000000\n",
         "darkroom_train_phase_seconds_total{phase=\"step\"} 0.200000000\n",
         // Half of 4e9 operations in 0.1 s, of a peak of 1e11.
-        "darkroom_train_flop_per_second 20000000000\n", "darkroom_train_mfu 0.2\n"}) {
+        "darkroom_train_flop_per_second 20000000000\n", "darkroom_train_mfu 0.2\n", "darkroom_train_peak_flop_per_second 100000000000\n"}) {
     EXPECT_THAT(text, HasSubstr(line));
   }
   EXPECT_GT(
@@ -74,6 +72,23 @@ TEST(TrainMetricsTest, tell_no_share_of_a_peak_that_nobody_knows) {
   without_peak.show_step(1, step_of(100));
   EXPECT_THAT(registry.to_prometheus(), HasSubstr("darkroom_train_flop_per_second "));
   EXPECT_THAT(registry.to_prometheus(), Not(HasSubstr("darkroom_train_mfu")));
+}
+
+// Of a step that is looked at the GPU tells its own times and those of the steps that had run ahead.
+TEST(TrainMetricsTest, add_up_what_a_gpu_tells_of_several_steps_at_once) {
+  MetricsRegistry registry;
+  TrainMetrics metrics(registry, {.batch_size = 16, .rank_samples = 16});
+  StepTimes ahead = step_of(2);
+  ahead.phases.clear();
+  metrics.show_step(1, ahead);
+  StepTimes looked = step_of(150);
+  looked.phases = {{.idle_ms = 1, .forward_ms = 20, .backward_ms = 40, .update_ms = 5},
+                   {.idle_ms = 2, .forward_ms = 24, .backward_ms = 46, .update_ms = 7}};
+  metrics.show_step(2, looked);
+  for (const char* line : {"{phase=\"device_idle\"} 0.003", "{phase=\"forward\"} 0.044", "{phase=\"backward\"} 0.086",
+                           "{phase=\"update\"} 0.012", "{phase=\"step\"} 0.152"}) {
+    EXPECT_THAT(registry.to_prometheus(), HasSubstr(std::string("darkroom_train_phase_seconds_total") + line));
+  }
 }
 
 TEST(TrainMetricsTest, keep_the_last_good_loss_past_a_step_that_was_left_out) {

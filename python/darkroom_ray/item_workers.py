@@ -15,14 +15,12 @@ CALLS_OF_AN_ACTOR = 2  # While the program works on one batch the next is at han
 
 def plan_items(request: Request) -> tuple[dict, list[str], float]:
     """A task: pins the job and says which items are open. Plan, warnings, seconds of its program."""
-    child = ItemChild(request)
-    return until_cancelled(lambda: (child.plan(), child.finish(), child.seconds()), child.stop)
+    return until_cancelled(lambda: ItemChild(request), lambda child: (child.plan(), child.finish(), child.seconds()), ItemChild.stop)
 
 
 def do_items(request: Request, items: list[int]) -> tuple[list[dict], list[str], float]:
     """A task: its program does these items and ends. Answers, warnings, seconds of its program."""
-    child = ItemChild(request)
-    return until_cancelled(lambda: (child.do(items), child.finish(), child.seconds()), child.stop)
+    return until_cancelled(lambda: ItemChild(request), lambda child: (child.do(items), child.finish(), child.seconds()), ItemChild.stop)
 
 
 class Encoder:

@@ -82,16 +82,18 @@ def stop_program(child: Child) -> None:
     child.wait()
 
 
-def until_cancelled(work: Callable, stop: Callable[[], None]):
-    """What the work of a task gives. Where the task is cancelled meanwhile, stop() ends its program. Errors: the work's; KeyboardInterrupt."""
+def until_cancelled(start: Callable, work: Callable, stop: Callable):
+    """What work(program) gives, of the program that start() gives. Where the task is cancelled meanwhile, while the program starts, too, stop(program)
+    ends it: Ray's worker, and the program with it, may go on for other tasks. Errors: the start's and the work's; KeyboardInterrupt."""
     with concurrent.futures.ThreadPoolExecutor(1) as pool:
         try:
-            working = pool.submit(work)
+            starting = pool.submit(start)
+            working = pool.submit(lambda: work(starting.result()))
             # Ray raises it in the task's thread without waking it: that one must not wait for long.
             while not working.done():
                 concurrent.futures.wait([working], CANCEL_SECONDS)
         except KeyboardInterrupt:
-            stop()
+            stop(starting.result())
             raise
         return working.result()
 
@@ -101,9 +103,9 @@ def run_to_summary(request: Request) -> tuple[int, dict, str]:
     ProgramFailed when it was killed; KeyboardInterrupt."""
     with tempfile.TemporaryDirectory() as folder:
         path = pathlib.Path(folder, "summary.json")
-        child = start_child(request, priced_here(request).command("--json-summary", str(path)))
-        code = until_cancelled(child.wait, lambda: stop_program(child))
+        words = priced_here(request).command("--json-summary", str(path))
+        code, said = until_cancelled(lambda: start_child(request, words), lambda child: (child.wait(), child.last_words()), stop_program)
         if was_killed(code):
-            raise ProgramFailed(code, child.last_words(), socket.gethostname())
+            raise ProgramFailed(code, said, socket.gethostname())
         summary = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
-        return code, summary, child.last_words()
+        return code, summary, said

@@ -29,7 +29,7 @@ from darkroom_ray.trial_desk import Launch, TrialDesk
 LOOK_SECONDS = 0.5
 IDLE_SECONDS = 3.0  # An actor waits so long for the next trial, which a search begins at once: to start one costs seconds.
 STOPPED_CODES = (EXIT_STOPPED, SIGNAL_CODES + signal.SIGINT)
-SAID_SECONDS = 2.0  # That a search has to say that it has been stopped beside its driver.
+SAID_SECONDS = 5.0  # That a search has to say that it has been stopped beside its driver.
 STOPPING = "stopping after what is complete has been committed"  # As it says that (apps/darkroom/main.cpp).
 MOST_WORDS = 1000  # Lines of a trial between two looks.
 CALLS_AT_ONCE = 3  # A stop is heard while a look waits.

@@ -27,6 +27,17 @@ help) read line; echo '{"exit_code": 0, "given": {}}' ;;
 *) cd %s; trap 'sleep 0.2; touch given-back; exit 143' TERM; touch begun; while :; do sleep 0.05; done ;;
 esac
 """
+# Stands for a search: the first signal ends it in order, which takes a while, a second one at once (apps/darkroom/main.cpp).
+SEARCH = """#!/bin/sh
+case "$1" in
+--version) echo darkroom 0 ;;
+help) read line; echo '{"exit_code": 0, "given": {}}' ;;
+*) cd %s; trap 'test -e stopping && exit 143; echo "x warning: stopping after what is complete has been committed" >&2; touch stopping' TERM
+   touch begun; until test -e stopping; do sleep 0.05; done
+   for i in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20; do sleep 0.1; done
+   touch given-back; exit 143 ;;
+esac
+"""
 PICTURE = ["--model", "models/tiny", "--prompt", "a red heart", "--steps", "2", "--seed", "3", "--output"]
 
 
@@ -67,9 +78,9 @@ class OwnRay:
             time.sleep(0.05)
 
 
-def stand_in(folder: pathlib.Path) -> str:
+def stand_in(folder: pathlib.Path, script: str = STAND_IN) -> str:
     path = folder / "program"
-    path.write_text(STAND_IN % folder)
+    path.write_text(script % folder)
     path.chmod(0o755)
     return str(path)
 
@@ -166,23 +177,34 @@ def submit(cluster: RayCluster, name: str, words: list[str]) -> None:
         time.sleep(0.5)
 
 
-def a_stopped_job_ends_its_program_in_order() -> None:
+def stop_job(name: str, words: list[str], folder: pathlib.Path) -> None:
+    """Submits this command, and stops it once its program is at work, which must end in order."""
     cluster = job_cluster()
     if not cluster.dashboard:
         raise Skipped("this Ray has no job server: it is a part of ray[default]")
+    submit(cluster, name, words)
+    end = time.monotonic() + PATIENCE
+
+    def wait_for(is_so, what: str) -> None:
+        while not is_so():
+            require(time.monotonic() < end, "never came:", what, ask_job_server(cluster, f"{name}/logs"))
+            time.sleep(0.1)
+
+    wait_for((folder / "begun").exists, "the program")
+    ask_job_server(cluster, f"{name}/stop", {})
+    wait_for(lambda: ask_job_server(cluster, name)["status"] == "STOPPED", "the end of the job")
+    require((folder / "given-back").exists(), "the program was killed", ask_job_server(cluster, f"{name}/logs"))
+
+
+def a_stopped_job_ends_its_program_in_order() -> None:
     with temporary_folder() as folder:
-        submit(cluster, "stopped", ["sample", "--program", stand_in(folder)])
-        end = time.monotonic() + PATIENCE
+        stop_job("stopped", ["sample", "--program", stand_in(folder)], folder)
 
-        def wait_for(is_so, what: str) -> None:
-            while not is_so():
-                require(time.monotonic() < end, "never came:", what, ask_job_server(cluster, "stopped/logs"))
-                time.sleep(0.1)
 
-        wait_for((folder / "begun").exists, "the program")
-        ask_job_server(cluster, "stopped/stop", {})
-        wait_for(lambda: ask_job_server(cluster, "stopped")["status"] == "STOPPED", "the end of the job")
-        require((folder / "given-back").exists(), "the program was killed", ask_job_server(cluster, "stopped/logs"))
+def a_stopped_search_is_stopped_once() -> None:
+    """Ray signals what the driver has started, too."""
+    with temporary_folder() as folder:
+        stop_job("searched", ["tune", "--program", stand_in(folder, SEARCH)], folder)
 
 
 if __name__ == "__main__":
@@ -194,5 +216,6 @@ if __name__ == "__main__":
             an_address_without_a_cluster_is_refused,
             a_submitted_command_has_the_bytes_of_the_program,
             a_stopped_job_ends_its_program_in_order,
+            a_stopped_search_is_stopped_once,
         ]
     )

@@ -782,6 +782,31 @@ def a_cancelled_task_ends_its_program_in_order() -> None:
             require((folder / "given-back").exists(), "the program was not waited for", number)
 
 
+def a_task_that_is_cancelled_while_its_program_starts_leaves_none_behind() -> None:
+    begun, ended = threading.Event(), []
+
+    def start() -> str:
+        begun.set()
+        time.sleep(0.5)  # The cancelling comes meanwhile: it is told at once.
+        return "its program"
+
+    def cancel() -> None:
+        begun.wait(PATIENCE)
+        _thread.interrupt_main()
+
+    def work(started: str) -> None:
+        while not ended:  # As one that serves until it is ended.
+            time.sleep(0.01)
+
+    threading.Thread(target=cancel).start()
+    try:
+        program.until_cancelled(start, work, ended.append)
+    except KeyboardInterrupt:
+        require(ended == ["its program"], "it is ended", ended)
+    else:
+        raise AssertionError("the task was not cancelled")
+
+
 def a_task_without_trouble_has_its_program_s_words() -> None:
     with temporary_folder() as folder:
         script = """echo 'x warning: w' >&2; echo '{"ready": true, "items": 1}'; read item && echo "{\\"item\\": $item}"; read item; exit 0"""
@@ -1218,6 +1243,7 @@ if __name__ == "__main__":
             a_killed_program_has_no_result,
             a_stopped_encoder_ends_its_program_in_order,
             a_cancelled_task_ends_its_program_in_order,
+            a_task_that_is_cancelled_while_its_program_starts_leaves_none_behind,
             a_task_without_trouble_has_its_program_s_words,
             encoders_that_are_not_placed_get_no_work,
             a_stopped_job_waits_until_its_encoders_have_ended_their_programs,

@@ -33,6 +33,7 @@ cluster: build ## the whole chain as Ray jobs on three nodes of this machine, wi
 	@.venv/bin/python tests/acceptance/cluster.py
 	@.venv/bin/python tests/acceptance/ray_kills.py
 	@.venv/bin/python tests/acceptance/ray_elastic.py
+	@.venv/bin/python tests/acceptance/ray_autoscale.py
 	@.venv/bin/python tests/acceptance/ray_serve.py
 
 # Before the long compile. A machine without Python has no `setup` behind it yet; the copying asks again.

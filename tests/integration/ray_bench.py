@@ -63,6 +63,12 @@ class RayCluster:
         self.process.stdin.flush()
         self.raylets[kind] = self.heard()["raylet"]
 
+    def nodes(self) -> list[dict[str, str]]:
+        """The labels of each that is alive."""
+        self.process.stdin.write("nodes\n")
+        self.process.stdin.flush()
+        return self.heard()["nodes"]
+
     def close(self) -> None:
         self.process.stdin.close()
         try:
@@ -70,6 +76,8 @@ class RayCluster:
         except subprocess.TimeoutExpired:
             self.process.kill()
             self.process.wait()
+        for pid in of_session(self.process.pid):  # Nodes that an autoscaler has brought end late by themselves.
+            kill(pid)
         shutil.rmtree(self.folder, ignore_errors=True)
 
     def environment(self) -> dict[str, str]:
@@ -138,6 +146,16 @@ class Driver:
             require(self.process.poll() is None, "the command ended before", what, self.words()[-4000:])
             require(time.monotonic() < end, "never came:", what, self.words()[-4000:])
             time.sleep(0.02)
+
+
+def of_session(leader: int) -> list[int]:
+    """Process ids of those whose session this process has begun."""
+    found = []
+    for folder in pathlib.Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            fields = (folder / "stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
+            found += [int(folder.name)] if int(fields[3]) == leader else []
+    return found
 
 
 def free_bytes() -> int:

@@ -85,15 +85,26 @@ def stop_program(child: Child) -> None:
 def until_cancelled(start: Callable, work: Callable, stop: Callable):
     """What work(program) gives, of the program that start() gives. Where the task is cancelled meanwhile, while the program starts, too, stop(program)
     ends it: Ray's worker, and the program with it, may go on for other tasks. Errors: the start's and the work's; KeyboardInterrupt."""
+    starting: concurrent.futures.Future = concurrent.futures.Future()
+
+    def start_and_work():
+        if not starting.set_running_or_notify_cancel():  # Cancelled before.
+            return None
+        try:
+            starting.set_result(start())
+        except BaseException as error:  # Raised by result(), for whoever asks.
+            starting.set_exception(error)
+        return work(starting.result())
+
     with concurrent.futures.ThreadPoolExecutor(1) as pool:
         try:
-            starting = pool.submit(start)
-            working = pool.submit(lambda: work(starting.result()))
+            working = pool.submit(start_and_work)
             # Ray raises it in the task's thread without waking it: that one must not wait for long.
             while not working.done():
                 concurrent.futures.wait([working], CANCEL_SECONDS)
         except KeyboardInterrupt:
-            stop(starting.result())
+            if not starting.cancel():
+                stop(starting.result())
             raise
         return working.result()
 

@@ -5,6 +5,7 @@ usage: ray_unit_test.py
 """
 
 import _thread
+import concurrent.futures
 import contextlib
 import dataclasses
 import io
@@ -805,6 +806,12 @@ def a_task_that_is_cancelled_while_its_program_starts_leaves_none_behind() -> No
         require(ended == ["its program"], "it is ended", ended)
     else:
         raise AssertionError("the task was not cancelled")
+    never: list[str] = []
+    with unittest.mock.patch.object(program.concurrent.futures, "wait", side_effect=KeyboardInterrupt), unittest.mock.patch.object(program.concurrent.futures.ThreadPoolExecutor, "submit", lambda *unused: concurrent.futures.Future()):
+        try:
+            program.until_cancelled(lambda: never.append("begun"), never.append, never.append)
+        except KeyboardInterrupt:
+            require(not never, "what was not begun yet is not waited for", never)
 
 
 def a_task_without_trouble_has_its_program_s_words() -> None:

@@ -7,6 +7,7 @@ usage: ray_autoscale.py
 
 import atexit
 import collections
+import contextlib
 import functools
 import json
 import os
@@ -55,6 +56,17 @@ def wait_for_nodes(want: dict[str, int]) -> float:
     return time.monotonic() - begin
 
 
+@contextlib.contextmanager
+def driver_of(*arguments):
+    """A command that holds no node any more once it is left."""
+    driver = the_cluster().start(*arguments)
+    try:
+        yield driver
+    finally:
+        driver.process.kill()
+        driver.process.wait()
+
+
 def what_no_node_will_have_is_refused() -> None:
     bench = the_bench()
     for flags, words in ((["--resources", "encoder=2", "--num-encoders", "3"], "the cluster has room for 2 encoders of the 3"), (["--label", "role=none"], "nodes have role=encoder, trainer")):
@@ -68,11 +80,11 @@ def encoders_wait_for_nodes_and_nodes_leave_behind_them() -> None:
     flags = ["--model", bench.model, "--resolution", "64", "--rows-per-file", ROWS_PER_FILE]
     run("process", bench.path("images"), bench.path("latents"), *flags)
     output = bench.path("c-latents")
-    driver = the_cluster().start("process", bench.path("images"), output, *flags, "--num-encoders", "2", "--resources", "encoder=2", "--items-per-task", "1", "--json-summary", bench.path("summary.json"))
-    found = driver.wait_for(lambda: next(filter(hold, programs("process", output)), 0), "a program at work", PATIENCE)  # The first one looks what is to do: without it the job stands.
-    driver.wait_for(lambda: nodes_there() == {"encode": 2}, "a node for each encoder", PATIENCE)
-    os.kill(found, signal.SIGCONT)
-    driver.finish(patience=PATIENCE)
+    with driver_of("process", bench.path("images"), output, *flags, "--num-encoders", "2", "--resources", "encoder=2", "--items-per-task", "1", "--json-summary", bench.path("summary.json")) as driver:
+        found = driver.wait_for(lambda: next(filter(hold, programs("process", output)), 0), "a program at work", PATIENCE)  # The first one looks what is to do: without it the job stands.
+        driver.wait_for(lambda: nodes_there() == {"encode": 2}, "a node for each encoder", PATIENCE)
+        os.kill(found, signal.SIGCONT)
+        driver.finish(patience=PATIENCE)
     require(digests(output, "part-*.parquet") == digests(bench.path("latents"), "part-*.parquet"), "parts differ from those of the single program")
     about = json.loads(pathlib.Path(bench.path("summary.json")).read_text())["process"]["cluster"]
     require(about["restarts"] == 0 and about["items"] == NUM_PICTURES // ROWS_PER_FILE, "what the cluster did", about)
@@ -85,12 +97,12 @@ def a_node_leaves_while_the_driver_holds_nothing_of_it() -> None:
         flags = ["--metadata", bench.write_url_table(web.port), "--rows-per-file", ROWS_PER_FILE, "--allow-private", f"127.0.0.1/32:{web.port}"]
         run("download", bench.path("fetched"), *flags)
         output = bench.path("c-fetched")
-        driver = the_cluster().start("download", output, *flags, "--num-tasks", "2", "--num-cpus-per-task", "2", "--items-per-task", "1")
-        held = driver.wait_for(lambda: parts_in(output) and next(filter(hold, programs("download", output)), 0), "a task at work", PATIENCE)
-        driver.wait_for(lambda: parts_in(output) == NUM_PICTURES // ROWS_PER_FILE - 1, "all but one item", PATIENCE)
-        driver.wait_for(lambda: nodes_there() == {"fetch": 1}, "the end of the node that nobody needs", PATIENCE)
-        os.kill(held, signal.SIGCONT)
-        driver.finish(patience=PATIENCE)
+        with driver_of("download", output, *flags, "--num-tasks", "2", "--num-cpus-per-task", "2", "--items-per-task", "1") as driver:
+            held = driver.wait_for(lambda: parts_in(output) and next(filter(hold, programs("download", "--items", output)), 0), "a task at work", PATIENCE)
+            driver.wait_for(lambda: parts_in(output) >= NUM_PICTURES // ROWS_PER_FILE - 1, "all but one item", PATIENCE)
+            driver.wait_for(lambda: nodes_there() == {"fetch": 1}, "the end of the node that nobody needs", PATIENCE)
+            os.kill(held, signal.SIGCONT)
+            driver.finish(patience=PATIENCE)
     require(digests(output, "part-*.parquet") == digests(bench.path("fetched"), "part-*.parquet"), "parts differ from those of the single program")
     wait_for_nodes({})
 
@@ -101,7 +113,8 @@ def ranks_and_their_encoders_wait_for_nodes() -> None:
     common = ["recipes/tiny.toml", "--raw-data", bench.path("images"), "--model", bench.model, *(word for one in settings for word in ("--set", one))]
     run("train", *common, "--output", bench.path("here"))
     output = bench.path("c-online")
-    the_cluster().start("online", *common, "--output", output, "--label", "role=trainer", "--num-encoders", "2", "--encoder-resources", "encoder=2", "--json-summary", bench.path("summary.json")).finish(patience=PATIENCE)
+    with driver_of("online", *common, "--output", output, "--label", "role=trainer", "--num-encoders", "2", "--encoder-resources", "encoder=2", "--json-summary", bench.path("summary.json")) as driver:
+        driver.finish(patience=PATIENCE)
     require(read_losses(output) == read_losses(bench.path("here")), "losses differ from those of one program")
     about = json.loads(pathlib.Path(bench.path("summary.json")).read_text())["train"]["cluster"]
     require(about["encoders_lost"] == 0 and about["ranks"] == [1], "what the cluster did", about)

@@ -6,21 +6,12 @@
 #include <algorithm>
 #include <cstring>
 
-#include <nlohmann/json.hpp>
-
-#include "darkroom/core/nested_text.h"
 #include "darkroom/feed/row_group_reader.h"
-#include "darkroom/files/local_copy.h"
 #include "darkroom/tables/bytes_column.h"
-#include "darkroom/tables/table_footer.h"
 #include "darkroom/tables/tensor_column.h"
-#include "darkroom/tables/tensor_forms.h"
-#include "darkroom/tensor/safetensors.h"
 
 namespace darkroom {
 namespace {
-
-constexpr const char* kEmptyCaptionFile = "_empty_caption.safetensors";
 
 // A row group in memory, tensors in their stored type.
 struct LatentsGroup {
@@ -37,6 +28,11 @@ struct LatentsColumns {
   std::string key;  // Empty: there is none.
 };
 
+bool holds_texts(const arrow::DataType& type) {
+  const bool is_dictionary = type.id() == arrow::Type::DICTIONARY;
+  return is_bytes_type(is_dictionary ? *static_cast<const arrow::DictionaryType&>(type).value_type() : type);
+}
+
 Result<LatentsColumns> find_columns(const arrow::Schema& schema, int64_t resolution, const std::string& path) {
   const auto first_of = [&](const std::vector<std::string>& names) {
     for (const auto& name : names) {
@@ -50,7 +46,8 @@ Result<LatentsColumns> find_columns(const arrow::Schema& schema, int64_t resolut
   columns.latents = first_of(
       {fmt::format("image_latents_{}", resolution), fmt::format("latents_{}_bytes", resolution), fmt::format("latents_{}", resolution)});
   columns.states = first_of({"caption_embeddings", "caption_latents"});
-  columns.key = first_of({"key"});
+  const auto key = schema.GetFieldByName("key");
+  columns.key = key != nullptr && holds_texts(*key->type()) ? "key" : "";
   if (columns.latents.empty() && !first_of({fmt::format("image_moments_{}", resolution)}).empty()) {
     return Status::failed_precondition("training from moments is not built yet: process again with --latents sample:", path);
   }
@@ -150,7 +147,7 @@ Result<std::shared_ptr<const LatentsGroup>> LatentsReader::State::load(const Row
     }
     DARKROOM_ASSIGN_OR_RETURN(const auto keys, BytesColumn::open(path, columns.key, batch->column(2)));
     for (int64_t row = 0; row < batch->num_rows(); ++row) {
-      group.keys.emplace_back(keys.at(row).value_or(""));
+      group.keys.emplace_back(keys.at(row).value_or(""));  // Empty: the row's number stands for it.
     }
   }
   const int64_t num_bytes = group.num_bytes();
@@ -212,7 +209,8 @@ Result<Batch> LatentsReader::read(std::span<const SampleRef> samples) {
     const int64_t row = place.row_in_group();
     latents_nchw.put(i, group->latents[row]);
     states_btc.put(i, group->states[row]);
-    batch.keys.push_back(group->keys.empty() ? fmt::format("{:012}", samples[i].row) : group->keys[static_cast<size_t>(row)]);
+    const std::string key = group->keys.empty() ? "" : group->keys[static_cast<size_t>(row)];
+    batch.keys.push_back(key.empty() ? fmt::format("{:012}", samples[i].row) : key);
   }
   batch.latents_nchw = latents_nchw.values();
   batch.states_btc = states_btc.values();
@@ -220,52 +218,5 @@ Result<Batch> LatentsReader::read(std::span<const SampleRef> samples) {
 }
 
 std::string LatentsReader::describe(int64_t row) const { return state_->reader->describe(row); }
-
-Result<LatentsDatasetInfo> read_latents_info(const DatasetFiles& dataset) {
-  const Location& first = dataset.objects.front().place;
-  DARKROOM_ASSIGN_OR_RETURN(const auto footer, read_footer(first));
-  LatentsDatasetInfo info;
-  for (const RowGroupInfo& group : footer.row_groups) {
-    info.largest_group_rows = std::max(info.largest_group_rows, group.num_rows);
-  }
-  if (const std::string* text = footer.find(kLatentsFooterKey); text != nullptr) {
-    const auto json = parse_json(*text);
-    if (!json.is_object()) {
-      return Status::corrupt_data("the shard's footer key darkroom.latents is no JSON object:", first.uri());
-    }
-    try {
-      info.vae_fingerprint = json.value("vae_fingerprint", std::string());
-      info.text_encoder_fingerprint = json.value("text_encoder_fingerprint", std::string());
-      info.tokenizer_dialect = json.value("tokenizer_dialect", std::string());
-      info.scaling_factor = json.value("scaling_factor", 0.0);
-    } catch (const nlohmann::json::exception& error) {
-      return Status::corrupt_data("the shard's footer key darkroom.latents has a field of another type:", first.uri(), error.what());
-    }
-  }
-  return info;
-}
-
-Result<torch::Tensor> read_empty_caption(const DatasetFiles& dataset, const std::vector<int64_t>& states_shape) {
-  constexpr const char* kWhatFor = "caption dropout needs the empty caption's states that process writes beside its shards";
-  const Location place = dataset.place_of(kEmptyCaptionFile);
-  const auto copy = LocalCopy::fetch(place);
-  if (!copy.is_ok()) {
-    return copy.status().with_context(kWhatFor);
-  }
-  const auto file = SafetensorsFile::open(copy->path());
-  if (!file.is_ok()) {
-    return file.status().with_context(kWhatFor);
-  }
-  const std::string shown = place.uri();
-  if ((*file)->names().size() != 1) {
-    return Status::corrupt_data("the empty caption's file must hold one tensor (path, tensors):", shown, (*file)->names().size());
-  }
-  DARKROOM_ASSIGN_OR_RETURN(const auto tensor, (*file)->tensor((*file)->names().front()));
-  if (tensor.sizes() != torch::IntArrayRef(states_shape)) {
-    return Status::failed_precondition("the empty caption's states have another shape than the network takes (path, want, got):", shown,
-                                       fmt::format("{}", fmt::join(states_shape, "x")), fmt::format("{}", fmt::join(tensor.sizes(), "x")));
-  }
-  return tensor.to(torch::kFloat32).contiguous();
-}
 
 }  // namespace darkroom

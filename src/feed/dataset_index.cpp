@@ -17,6 +17,7 @@
 #include "darkroom/tables/quick_footer.h"
 #include "darkroom/tables/table_footer.h"
 #include "darkroom/tables/table_reader.h"
+#include "darkroom/tables/tensor_forms.h"
 #include "hash_container.h"
 
 namespace darkroom {
@@ -44,7 +45,12 @@ Result<std::string> content_hash(const Location& place, const TableFooter& foote
 struct IndexedFile {
   int64_t num_rows = 0;
   std::string content_hash = {};
+  int64_t largest_group_rows = 0;
+  int64_t num_bytes = 0;            // Decoded, of Parquet files.
+  std::string latents_record = {};  // Empty: it has none.
 };
+
+using IndexOne = Result<IndexedFile> (*)(const Location& place);
 
 Result<IndexedFile> index_container(const Location& place) {
   DARKROOM_ASSIGN_OR_RETURN(const auto table, open_table(place));
@@ -54,18 +60,41 @@ Result<IndexedFile> index_container(const Location& place) {
   return indexed;
 }
 
-Result<IndexedFile> index_file(const Location& place) {
+void take_footer(const TableFooter& footer, IndexedFile& indexed) {
+  for (const RowGroupInfo& group : footer.row_groups) {
+    indexed.largest_group_rows = std::max(indexed.largest_group_rows, group.num_rows);
+    indexed.num_bytes += group.num_bytes;
+  }
+  if (const std::string* record = footer.find(kLatentsFooterKey); record != nullptr) {
+    indexed.latents_record = *record;
+  }
+}
+
+Result<IndexedFile> index_images_file(const Location& place) {
   const Result<TableFormat> format = container_format(place.path);
   if (format.is_ok() && *format != TableFormat::kParquet) {
     return index_container(place);
   }
   DARKROOM_ASSIGN_OR_RETURN(const TableFooter footer, read_footer(place));
-  DARKROOM_ASSIGN_OR_RETURN(std::string hash, content_hash(place, footer));
-  return IndexedFile{.num_rows = footer.num_rows, .content_hash = std::move(hash)};
+  IndexedFile indexed{.num_rows = footer.num_rows};
+  DARKROOM_ASSIGN_OR_RETURN(indexed.content_hash, content_hash(place, footer));
+  take_footer(footer, indexed);
+  return indexed;
+}
+
+/// Of MDS shards, too, the record is wanted, for which images do without another request.
+Result<IndexedFile> index_latents_file(const Location& place) {
+  DARKROOM_ASSIGN_OR_RETURN(IndexedFile indexed, index_images_file(place));
+  const Result<TableFormat> format = container_format(place.path);
+  if (format.is_ok() && *format == TableFormat::kMds) {
+    DARKROOM_ASSIGN_OR_RETURN(const TableFooter footer, read_footer(place));
+    take_footer(footer, indexed);
+  }
+  return indexed;
 }
 
 /// A part may have moved aside since it was listed, or since the run began whose generations are taken.
-Result<IndexedFile> index_part(const Location& place) {
+Result<IndexedFile> index_part(const Location& place, IndexOne index_file) {
   Result<IndexedFile> indexed = index_file(place);
   if (indexed.status().code() != StatusCode::kNotFound || !PartName::parse(place.name())) {
     return indexed;
@@ -78,7 +107,7 @@ Result<IndexedFile> index_part(const Location& place) {
 
 /// In the order of the objects: the first failure in that order is the one to report. A store that answers slowly is asked for many files
 /// at a time.
-Result<std::vector<IndexedFile>> index_files(const std::vector<InputObject>& objects) {
+Result<std::vector<IndexedFile>> index_files(const std::vector<InputObject>& objects, IndexOne index_file) {
   constexpr size_t kFilesAtOnce = 32;
   const Location& first = objects.front().place;
   const bool is_local = first.store->local_path(first.path).has_value();
@@ -91,7 +120,7 @@ Result<std::vector<IndexedFile>> index_files(const std::vector<InputObject>& obj
       if (i >= objects.size()) {
         return;
       }
-      found[i] = index_part(objects[i].place);
+      found[i] = index_part(objects[i].place, index_file);
       if (!found[i]->is_ok()) {
         has_failed = true;
       }
@@ -113,9 +142,18 @@ Result<std::vector<IndexedFile>> index_files(const std::vector<InputObject>& obj
   return files;
 }
 
-Result<DatasetIndex> build_index(const DatasetFiles& dataset, int64_t rows_per_part) {
-  DARKROOM_ASSIGN_OR_RETURN(const std::vector<IndexedFile> files, index_files(dataset.objects));
+void take_record(const IndexedFile& file, const Location& place, std::vector<LatentsRecord>& records) {
+  const bool is_known = std::ranges::find(records, file.latents_record, &LatentsRecord::text) != records.end();
+  if (!file.latents_record.empty() && !is_known) {
+    records.push_back({.text = file.latents_record, .shard = place});
+  }
+}
+
+Result<IndexedDataset> build_index(const DatasetFiles& dataset, int64_t rows_per_part, IndexOne index_file) {
+  DARKROOM_ASSIGN_OR_RETURN(const std::vector<IndexedFile> files, index_files(dataset.objects, index_file));
+  IndexedDataset indexed;
   std::vector<DatasetPart> parts;
+  int64_t num_bytes = 0, rows_of_bytes = 0;
   for (size_t i = 0; i < files.size(); ++i) {
     const std::string name = dataset.name_of(dataset.objects[i].place);
     int64_t first = 0;
@@ -124,12 +162,17 @@ Result<DatasetIndex> build_index(const DatasetFiles& dataset, int64_t rows_per_p
       parts.push_back({name, files[i].content_hash, first, count});
       first += count;
     } while (first < files[i].num_rows);
+    indexed.largest_group_rows = std::max(indexed.largest_group_rows, files[i].largest_group_rows);
+    num_bytes += files[i].num_bytes;
+    rows_of_bytes += files[i].num_bytes > 0 ? files[i].num_rows : 0;
+    take_record(files[i], dataset.objects[i].place, indexed.records);
   }
-  DatasetIndex index(std::move(parts));
-  if (index.num_rows() == 0) {
+  indexed.mean_row_bytes = num_bytes / std::max<int64_t>(1, rows_of_bytes);
+  indexed.index = DatasetIndex(std::move(parts));
+  if (indexed.index.num_rows() == 0) {
     return Status::failed_precondition("the dataset has no rows to train on:", dataset.uri);
   }
-  return index;
+  return indexed;
 }
 
 }  // namespace
@@ -171,13 +214,23 @@ DatasetIndex::DatasetIndex(std::vector<DatasetPart> parts) : parts_(std::move(pa
   }
 }
 
+Result<IndexedDataset> index_latents(const DatasetFiles& dataset) {
+  return build_index(dataset, std::numeric_limits<int64_t>::max(), index_latents_file);
+}
+
+Result<IndexedDataset> index_images(const DatasetFiles& dataset, int64_t rows_per_file) {
+  DARKROOM_CHECK(rows_per_file > 0, "a part must have rows:", rows_per_file);
+  return build_index(dataset, rows_per_file, index_images_file);
+}
+
 Result<DatasetIndex> DatasetIndex::of_latents(const DatasetFiles& dataset) {
-  return build_index(dataset, std::numeric_limits<int64_t>::max());
+  DARKROOM_ASSIGN_OR_RETURN(IndexedDataset indexed, index_latents(dataset));
+  return std::move(indexed.index);
 }
 
 Result<DatasetIndex> DatasetIndex::of_images(const DatasetFiles& dataset, int64_t rows_per_file) {
-  DARKROOM_CHECK(rows_per_file > 0, "a part must have rows:", rows_per_file);
-  return build_index(dataset, rows_per_file);
+  DARKROOM_ASSIGN_OR_RETURN(IndexedDataset indexed, index_images(dataset, rows_per_file));
+  return std::move(indexed.index);
 }
 
 std::vector<int32_t> DatasetIndex::block_rows() const {
@@ -213,10 +266,10 @@ Result<DatasetIndex> DatasetIndex::from_json(std::string_view text) {
   if (!json.is_object()) {
     return Status::corrupt_data("the dataset index is no JSON object; bytes:", text.size());
   }
-  if (json.value("format_version", int64_t{0}) != kFormatVersion || json.value("rows_per_block", int64_t{0}) != kRowsPerBlock) {
-    return Status::failed_precondition("the dataset index has another format version than this program reads, which is:", kFormatVersion);
-  }
   try {
+    if (json.value("format_version", int64_t{0}) != kFormatVersion || json.value("rows_per_block", int64_t{0}) != kRowsPerBlock) {
+      return Status::failed_precondition("the dataset index has another format version than this program reads, which is:", kFormatVersion);
+    }
     std::vector<DatasetPart> parts;
     for (const auto& part : json.at("parts")) {
       parts.push_back({part.at("name").get<std::string>(), part.at("content_hash").get<std::string>(), whole_number(part.at("first_row")),
@@ -227,7 +280,7 @@ Result<DatasetIndex> DatasetIndex::from_json(std::string_view text) {
     }
     return DatasetIndex(std::move(parts));
   } catch (const nlohmann::json::exception& error) {
-    return Status::corrupt_data("the dataset index lacks a field:", error.what());
+    return Status::corrupt_data("the dataset index lacks a field, or has one of another type:", error.what());
   }
 }
 

@@ -36,6 +36,7 @@ std::unique_ptr<RowGroupReader> RowGroupReader::create(const DatasetFiles& datas
       reader->paths_.push_back(reader->places_.back().uri());
       reader->rows_of_file_.push_back(0);
       reader->marks_.emplace_back();
+      reader->first_rows_.emplace_back();
       last_name = part.name;
     }
     reader->file_of_part_.push_back(reader->places_.size() - 1);
@@ -58,6 +59,30 @@ Result<std::unique_ptr<TableReader>> RowGroupReader::open_aside(size_t file) con
   return table;
 }
 
+Result<std::vector<int64_t>> RowGroupReader::find_first_rows(size_t file, const Location& place, TableReader& reader) const {
+  const int64_t num_rows = rows_of_file_[file];
+  std::vector<int64_t> first_rows;
+  if (reader.format() == TableFormat::kParquet) {
+    DARKROOM_ASSIGN_OR_RETURN(const int64_t num_rows_now, reader.num_rows());
+    if (num_rows_now != num_rows) {
+      return Status::corrupt_data("the file changed since the run began (path, rows then, rows now):", paths_[file], num_rows,
+                                  num_rows_now);
+    }
+    for (const RowGroup& group : reader.row_groups(0, num_rows, {})) {
+      first_rows.push_back(group.first_row);
+    }
+  } else {  // Counting a tar's rows again would walk through it.
+    const auto part = std::ranges::lower_bound(file_of_part_, file) - file_of_part_.begin();
+    DARKROOM_RETURN_IF_ERROR(check_unchanged(place, reader, index_.parts()[static_cast<size_t>(part)].content_hash));
+    reader.take_row_marks(marks_[file]);
+    for (int64_t first = 0; first < num_rows; first += kRowsOfRun) {
+      first_rows.push_back(first);
+    }
+  }
+  first_rows.push_back(num_rows);
+  return first_rows;
+}
+
 Result<std::shared_ptr<const RowGroupReader::OpenFile>> RowGroupReader::open_file(size_t file) {
   if (auto held = open_files_.find(static_cast<int64_t>(file))) {
     return held;
@@ -73,33 +98,21 @@ Result<std::shared_ptr<const RowGroupReader::OpenFile>> RowGroupReader::open_fil
     }
   }
   DARKROOM_ASSIGN_OR_RETURN(opened.reader, std::move(found));
-  const int64_t num_rows = rows_of_file_[file];
-  if (opened.reader->format() == TableFormat::kParquet) {
-    DARKROOM_ASSIGN_OR_RETURN(const int64_t num_rows_now, opened.reader->num_rows());
-    if (num_rows_now != num_rows) {
-      return Status::corrupt_data("the file changed since the run began (path, rows then, rows now):", paths_[file], num_rows,
-                                  num_rows_now);
-    }
-    for (const RowGroup& group : opened.reader->row_groups(0, num_rows, {})) {
-      opened.first_rows.push_back(group.first_row);
-    }
-  } else {  // Counting a tar's rows again would walk through it.
-    const auto part = std::ranges::lower_bound(file_of_part_, file) - file_of_part_.begin();
-    DARKROOM_RETURN_IF_ERROR(check_unchanged(place, *opened.reader, index_.parts()[static_cast<size_t>(part)].content_hash));
-    opened.reader->take_row_marks(marks_[file]);
-    for (int64_t first = 0; first < num_rows; first += kRowsOfRun) {
-      opened.first_rows.push_back(first);
-    }
+  DARKROOM_ASSIGN_OR_RETURN(std::vector<int64_t> first_rows, find_first_rows(file, place, *opened.reader));
+  if (!first_rows_[file].empty() && first_rows != first_rows_[file]) {
+    return Status::corrupt_data("the file changed since the run began: it has other row groups:", paths_[file]);
   }
-  opened.first_rows.push_back(num_rows);
+  first_rows_[file] = std::move(first_rows);
   return open_files_.insert(static_cast<int64_t>(file), std::move(opened), 1);
 }
 
 Result<RowGroupPlace> RowGroupReader::locate(int64_t row) {
   const RowPlace place = index_.place_of(row);
   const size_t file = file_of_part_[place.part];
-  DARKROOM_ASSIGN_OR_RETURN(const auto opened, open_file(file));
-  const auto& first_rows = opened->first_rows;
+  if (first_rows_[file].empty()) {
+    DARKROOM_RETURN_IF_ERROR(open_file(file).status());
+  }
+  const auto& first_rows = first_rows_[file];
   const auto after = std::upper_bound(first_rows.begin(), first_rows.end(), place.row);
   const auto group = static_cast<size_t>(after - first_rows.begin()) - 1;
   return RowGroupPlace{static_cast<int64_t>(file) * kGroupsPerFile + static_cast<int64_t>(group), file, first_rows[group],

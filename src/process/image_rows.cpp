@@ -34,7 +34,7 @@ size_t ImageRows::num_bytes(int64_t row) const { return images_.at(row).value_or
 ReadImageRow ImageRows::at(int64_t row) const {
   const auto key = has_keys_ ? keys_.at(row) : std::nullopt;
   auto [caption, was_invalid] = replace_invalid_utf8(captions_.at(row).value_or(""));
-  return {.row = {.key = key ? replace_invalid_utf8(*key).first : row_key(first_list_row_ + row),
+  return {.row = {.key = key && !key->empty() ? replace_invalid_utf8(*key).first : row_key(first_list_row_ + row),
                   .caption = std::move(caption),
                   .image = std::string(images_.at(row).value_or(""))},
           .caption_was_invalid = was_invalid};

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "darkroom/batches/latents_info.h"
 #include "darkroom/batches/latents_reader.h"
 #include "darkroom/encode/online_source.h"
 #include "darkroom/train/recipe_encoding.h"
@@ -54,6 +55,14 @@ Result<DatasetFiles> find_pictures(StoreSet& stores, const std::string& uri, con
   return dataset;
 }
 
+Status take_images(const DatasetFiles& dataset, const Recipe& recipe, RunData& data) {
+  DARKROOM_ASSIGN_OR_RETURN(IndexedDataset indexed, index_images(dataset, recipe.data.rows_per_file));
+  data.index = std::move(indexed.index);
+  data.largest_group_rows = indexed.largest_group_rows;
+  data.image_row_bytes = indexed.mean_row_bytes;
+  return {};
+}
+
 /// Everything of an online run but who encodes.
 struct PicturesToEncode {
   RunData data;
@@ -65,7 +74,7 @@ Result<PicturesToEncode> open_to_encode(StoreSet& stores, const Recipe& recipe, 
                                         std::shared_ptr<const FrozenModels> frozen, const DatasetIndex* began_with) {
   DARKROOM_ASSIGN_OR_RETURN(DatasetFiles dataset, find_pictures(stores, recipe.data.raw_path, began_with));
   RunData data;
-  DARKROOM_ASSIGN_OR_RETURN(data.index, DatasetIndex::of_images(dataset, recipe.data.rows_per_file));
+  DARKROOM_RETURN_IF_ERROR(take_images(dataset, recipe, data));
   DARKROOM_ASSIGN_OR_RETURN(const ProcessOptions process, encoding_of(recipe));
   RowEncoderOptions encoding;
   encoding.transform = process.transform;
@@ -122,7 +131,7 @@ Result<ProcessOptions> encoding_of(const Recipe& recipe) {
 Result<RunData> open_pictures(StoreSet& stores, const Recipe& recipe, const std::string& decoder_program, const DatasetIndex* began_with) {
   RunData data;
   DARKROOM_ASSIGN_OR_RETURN(const DatasetFiles dataset, find_pictures(stores, recipe.data.raw_path, began_with));
-  DARKROOM_ASSIGN_OR_RETURN(data.index, DatasetIndex::of_images(dataset, recipe.data.rows_per_file));
+  DARKROOM_RETURN_IF_ERROR(take_images(dataset, recipe, data));
   const PictureSourceOptions options{.transform = transform_of(recipe),
                                      .seed = static_cast<uint64_t>(recipe.runtime.seed),
                                      .memory_bytes = recipe.data.memory_bytes,
@@ -136,7 +145,9 @@ Result<RunData> open_latents(StoreSet& stores, const Recipe& recipe, const Sampl
   RunData data;
   DARKROOM_ASSIGN_OR_RETURN(const DatasetFiles dataset, find_dataset(stores, recipe.data.path));
   const std::string& path = dataset.uri;
-  DARKROOM_ASSIGN_OR_RETURN(data.index, DatasetIndex::of_latents(dataset));
+  DARKROOM_ASSIGN_OR_RETURN(IndexedDataset indexed, index_latents(dataset));
+  DARKROOM_ASSIGN_OR_RETURN(const LatentsDatasetInfo info, read_latents_info(indexed));
+  data.index = std::move(indexed.index);
   const LatentsReaderOptions options{.resolution = recipe.data.resolution,
                                      .latents_shape = shapes.latents,
                                      .states_shape = shapes.states,
@@ -144,7 +155,6 @@ Result<RunData> open_latents(StoreSet& stores, const Recipe& recipe, const Sampl
                                      .keeps_float16 = shapes.keeps_float16};
   DARKROOM_ASSIGN_OR_RETURN(data.source, LatentsReader::open(dataset, data.index, options));
   data.num_ahead = recipe.data.batches_ahead;
-  DARKROOM_ASSIGN_OR_RETURN(const LatentsDatasetInfo info, read_latents_info(dataset));
   if (frozen != nullptr) {
     DARKROOM_RETURN_IF_ERROR(check_dialect(info.tokenizer_dialect, frozen->tokenizer->dialect(), path));
     DARKROOM_RETURN_IF_ERROR(check_fingerprint("VAE", info.vae_fingerprint, frozen->vae_fingerprint, path));
@@ -153,9 +163,9 @@ Result<RunData> open_latents(StoreSet& stores, const Recipe& recipe, const Sampl
   data.vae_fingerprint = info.vae_fingerprint;
   data.text_encoder_fingerprint = info.text_encoder_fingerprint;
   data.tokenizer_dialect = info.tokenizer_dialect;
-  data.largest_group_rows = info.largest_group_rows;
+  data.largest_group_rows = indexed.largest_group_rows;
   if (recipe.objective.caption_dropout > 0) {
-    DARKROOM_ASSIGN_OR_RETURN(data.empty_states_tw, read_empty_caption(dataset, shapes.states));
+    DARKROOM_ASSIGN_OR_RETURN(data.empty_states_tw, read_empty_caption(dataset, info, shapes.states));
   }
   return data;
 }
@@ -177,6 +187,7 @@ Result<RunData> open_remote(StoreSet& stores, const Recipe& recipe, const Sample
   const RemoteSourceOptions options{.fleet = fleet, .memory_bytes = recipe.data.memory_bytes};
   DARKROOM_ASSIGN_OR_RETURN(auto source, RemoteSource::open(pictures.dataset, pictures.data.index, *pictures.encoder, options));
   RunData data = std::move(pictures.data);
+  data.image_row_bytes = 0;                                          // Encoders read the pictures.
   data.num_ahead = std::min<int64_t>(1, recipe.data.batches_ahead);  // One is put together here while the next are on their way.
   data.num_expected = std::max<int64_t>(0, recipe.data.batches_ahead - data.num_ahead);
   data.remote = source.get();

@@ -30,7 +30,8 @@ struct RunData {
   int64_t num_ahead = 0;           ///< For the Batcher: 0 where the source must run on the training thread.
   int64_t num_expected = 0;        ///< For the Batcher, too: of encoders elsewhere.
   RemoteSource* remote = nullptr;  ///< The source, where it is one of those.
-  int64_t largest_group_rows = 0;  ///< Of latents, in their first shard: read and kept whole; 0: not known.
+  int64_t largest_group_rows = 0;  ///< Of the dataset's row groups, which are read and kept whole; 0: it has none.
+  int64_t image_row_bytes = 0;     ///< Of a Parquet file of pictures, a row as kept, on average; 0: not known, or latents.
   torch::Tensor empty_states_tw;   ///< Undefined without caption dropout.
   std::string vae_fingerprint;     ///< Of the VAE that made the latents; empty: unknown.
   std::string text_encoder_fingerprint;

@@ -20,7 +20,8 @@ struct LatentsReaderOptions {
 };
 
 /// Reads a latents dataset (docs/formats/latents.md): ours, or a published dialect (latents_256_bytes, caption_latents).
-/// Latents and states come out as float32, however they are stored, unless keeps_float16.
+/// Latents and states come out as float32, however they are stored, unless keeps_float16. A row without a key (no such column, one of
+/// another type than text or bytes, a null or an empty text) has its 12-digit number in the dataset.
 ///
 /// Memory: the row groups used last, up to memory_bytes and one more. A run that shuffles in C lanes of W blocks works on
 /// C * W blocks at a time; where these do not fit, row groups are read several times an epoch.
@@ -43,21 +44,5 @@ class LatentsReader : public SampleSource {
 
   std::unique_ptr<State> state_;
 };
-
-/// What the first shard of a latents dataset says about itself in its footer, under kLatentsFooterKey; empty texts and zeros
-/// when there is no such key (another dialect).
-struct LatentsDatasetInfo {
-  std::string vae_fingerprint;
-  std::string text_encoder_fingerprint;
-  std::string tokenizer_dialect;
-  double scaling_factor = 0;
-  int64_t largest_group_rows = 0;  ///< Of its row groups, in any dialect: a reader keeps them whole.
-};
-/// Reads the footer of the first shard. Errors: those of read_footer.
-Result<LatentsDatasetInfo> read_latents_info(const DatasetFiles& dataset);
-
-/// The empty caption's states [T, W] as float32 that `process` left beside the shards (_empty_caption.safetensors).
-/// Errors: kNotFound saying what to do; kFailedPrecondition (another shape than `states_shape`); kCorruptData.
-Result<torch::Tensor> read_empty_caption(const DatasetFiles& dataset, const std::vector<int64_t>& states_shape);
 
 }  // namespace darkroom

@@ -63,6 +63,24 @@ class DatasetIndex {
   std::vector<int64_t> first_rows_;  // Of each part in the dataset, then the total.
 };
 
+/// What latents shards of one make say of themselves in their footers, under kLatentsFooterKey.
+struct LatentsRecord {
+  std::string text = {};  ///< As it stands there.
+  Location shard = {};    ///< The first one that says so.
+};
+
+/// A dataset with what else was seen in the footers that its index comes from.
+struct IndexedDataset {
+  DatasetIndex index{{}};
+  int64_t largest_group_rows = 0;           ///< Of the row groups of all files; 0: no file has any.
+  int64_t mean_row_bytes = 0;               ///< Of the rows of Parquet files, decoded; 0: there is none.
+  std::vector<LatentsRecord> records = {};  ///< Each text once, in the order of the shards; shards without a record give none.
+};
+
+/// DatasetIndex::of_latents and of_images with the rest. Errors: theirs.
+Result<IndexedDataset> index_latents(const DatasetFiles& dataset);
+Result<IndexedDataset> index_images(const DatasetFiles& dataset, int64_t rows_per_file);
+
 /// A run goes on with the generations that it began with: of the dataset's files, each that is a later generation of one in its index is
 /// replaced by that one, which is read in _superseded/ where it has moved there (place_aside). Looks at names only.
 void take_indexed_generations(const DatasetIndex& began_with, DatasetFiles& dataset);

@@ -27,7 +27,8 @@ struct RowGroupPlace {
   int64_t row_in_group() const { return row_in_file - first_row; }
 };
 
-/// Reads whole row groups of an indexed dataset, of files without these runs of 64 rows; a few files stay open. Thread safety: one object,
+/// Reads whole row groups of an indexed dataset, of files without these runs of 64 rows; a few files stay open. Where the groups of a file
+/// begin is kept: who keeps a group needs its file no more. Thread safety: one object,
 /// one thread, except describe().
 class RowGroupReader {
  public:
@@ -49,20 +50,21 @@ class RowGroupReader {
  private:
   struct OpenFile {
     std::unique_ptr<TableReader> reader;
-    std::vector<int64_t> first_rows;  // Of each row group, then the total.
   };
 
   explicit RowGroupReader(DatasetIndex index);
   Result<std::shared_ptr<const OpenFile>> open_file(size_t file);
   Result<std::unique_ptr<TableReader>> open_aside(size_t file) const;
+  Result<std::vector<int64_t>> find_first_rows(size_t file, const Location& place, TableReader& reader) const;
   Result<std::vector<std::shared_ptr<arrow::RecordBatch>>> read_group(const RowGroupPlace& place, const std::vector<std::string>& columns);
 
   DatasetIndex index_;
   std::vector<Location> places_;  // Of the files.
   std::vector<std::string> paths_;
   std::vector<size_t> file_of_part_;
-  std::vector<int64_t> rows_of_file_;        // As indexed.
-  std::vector<std::vector<int64_t>> marks_;  // Of each file that is a tar, as far as it was read.
+  std::vector<int64_t> rows_of_file_;             // As indexed.
+  std::vector<std::vector<int64_t>> marks_;       // Of each file that is a tar, as far as it was read.
+  std::vector<std::vector<int64_t>> first_rows_;  // Of each file's row groups, then the total; empty until it was opened.
   LruCache<OpenFile> open_files_;
 };
 

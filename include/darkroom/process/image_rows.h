@@ -30,7 +30,8 @@ struct ReadImageRow {
 /// The rows of a record batch of an image dataset. Keeps what it needs of the batch alive. Thread safety: immutable.
 class ImageRows {
  public:
-  /// `first_list_row`: the number in the pinned list of the batch's row 0, which names a row without a key. Errors: those of BytesColumn.
+  /// `first_list_row`: the number in the pinned list of the batch's row 0, which names a row whose key is missing or empty. Errors: those
+  /// of BytesColumn.
   static Result<ImageRows> open(const std::string& path, const ImageColumns& columns, const arrow::RecordBatch& batch,
                                 int64_t first_list_row);
 

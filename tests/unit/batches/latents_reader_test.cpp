@@ -3,7 +3,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "darkroom/tensor/safetensors.h"
 #include "support/fake_s3_stores.h"
 #include "support/temporary_folder.h"
 #include "unit/feed/small_datasets.h"
@@ -73,6 +72,33 @@ TEST_F(LatentsReaderTest, reads_the_published_dialect_without_keys) {
   EXPECT_EQ((*reader)->read(one)->keys, std::vector<std::string>{"000000000004"});
 }
 
+TEST_F(LatentsReaderTest, a_row_without_a_key_is_named_by_its_number) {
+  arrow::StringBuilder some;
+  ASSERT_TRUE(some.Append("a").ok() && some.AppendNull().ok() && some.Append("").ok() && some.AppendNull().ok());
+  write("a.parquet", {.num_rows = 1});
+  write("b.parquet", {.first = 1, .num_rows = 4, .keys = *some.Finish()});
+  arrow::Int64Builder numbers;
+  ASSERT_TRUE(numbers.AppendValues({7, 7}).ok());
+  write("c.parquet", {.first = 5, .num_rows = 2, .keys = *numbers.Finish()});
+  auto reader = open();
+  ASSERT_TRUE(reader.is_ok()) << reader.status().to_string();
+  const std::vector<SampleRef> samples = {{0, 0}, {0, 1}, {0, 2}, {0, 3}, {0, 4}, {0, 5}, {0, 6}};
+  const auto batch = (*reader)->read(samples);
+  ASSERT_TRUE(batch.is_ok()) << batch.status().to_string();
+  EXPECT_EQ(batch->keys,
+            (std::vector<std::string>{"key-0", "a", "000000000002", "000000000003", "000000000004", "000000000005", "000000000006"}));
+}
+
+TEST_F(LatentsReaderTest, keys_of_a_dictionary_are_read) {
+  arrow::StringDictionaryBuilder keys;
+  ASSERT_TRUE(keys.Append("x").ok() && keys.Append("y").ok());
+  write("a.parquet", {.num_rows = 2, .keys = *keys.Finish()});
+  auto reader = open();
+  ASSERT_TRUE(reader.is_ok()) << reader.status().to_string();
+  const std::vector<SampleRef> samples = {{0, 1}, {0, 0}};
+  EXPECT_EQ((*reader)->read(samples)->keys, (std::vector<std::string>{"y", "x"}));
+}
+
 TEST_F(LatentsReaderTest, names_shard_and_row_of_a_nan) {
   write("part-000000.parquet", {.num_rows = 20});
   write("part-000001.parquet", {.first = 20, .num_rows = 20, .nan_row = 7});
@@ -111,18 +137,6 @@ TEST_F(LatentsReaderTest, refuses_latents_of_another_shape) {
   ASSERT_TRUE(reader.is_ok());
   const std::vector<SampleRef> row = {{0, 0}};
   EXPECT_EQ((*reader)->read(row).status().code(), StatusCode::kFailedPrecondition);
-}
-
-TEST_F(LatentsReaderTest, reads_the_empty_caption_and_says_when_it_is_missing) {
-  write("a.parquet", {.num_rows = 5});
-  const std::string path = temporary.path("latents");
-  EXPECT_EQ(read_empty_caption(*find_local_dataset(path), kSmallStatesShape).status().code(), StatusCode::kNotFound);
-  const auto states = torch::arange(6).reshape({2, 3}).to(torch::kFloat16);
-  ASSERT_TRUE(write_safetensors(local_files(), path + "/_empty_caption.safetensors", {{"caption_embeddings", states}}).is_ok());
-  const auto read = read_empty_caption(*find_local_dataset(path), kSmallStatesShape);
-  ASSERT_TRUE(read.is_ok()) << read.status().to_string();
-  EXPECT_TRUE(torch::equal(*read, states.to(torch::kFloat32)));
-  EXPECT_EQ(read_empty_caption(*find_local_dataset(path), {77, 3}).status().code(), StatusCode::kFailedPrecondition);
 }
 
 TEST_F(LatentsReaderTest, reads_a_dataset_of_s3_by_ranges) {

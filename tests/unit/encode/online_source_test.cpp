@@ -5,6 +5,7 @@
 
 #include <optional>
 
+#include "darkroom/batches/latents_info.h"
 #include "darkroom/batches/latents_reader.h"
 #include "darkroom/encode/process_job.h"
 #include "darkroom/image/png.h"
@@ -92,7 +93,8 @@ TEST(online_source, gives_the_bits_that_process_stores) {
     EXPECT_TRUE(torch::equal(got->states_btc, want->states_btc));
     EXPECT_EQ(got->keys, want->keys);
   }
-  const auto empty = *read_empty_caption(*find_local_dataset(folder.path("latents")), encoder->states_shape());
+  const auto info = *read_latents_info(*index_latents(*find_local_dataset(folder.path("latents"))));
+  const auto empty = *read_empty_caption(*find_local_dataset(folder.path("latents")), info, encoder->states_shape());
   EXPECT_TRUE(torch::equal(encoder->empty_caption_states().to(torch::kFloat32), empty));
 }
 

@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <stop_token>
 
+#include "darkroom/batches/latents_info.h"
 #include "darkroom/image/probe.h"
 #include "darkroom/tables/tensor_column.h"
 #include "darkroom/tensor/safetensors.h"
@@ -202,6 +203,78 @@ TEST_F(ProcessJob, a_stop_is_obeyed_between_the_rows_of_a_batch) {
   EXPECT_EQ(encoder->encode(rows, stop.get_token()).is_finite.size(), 3u);
   stop.request_stop();
   EXPECT_TRUE(encoder->encode(rows, stop.get_token()).is_finite.empty());
+}
+
+/// The empty caption of two text encoders in one folder.
+class EmptyCaptions : public ProcessJob {
+ protected:
+  std::shared_ptr<const RowEncoder> encoder_of(const TinyModelFolder& model) const {
+    RowEncoderOptions options;
+    options.transform.resolution = kProcessSide;
+    const auto models = load_frozen_models(local_files(), model.path(), TokenizerDialect::kHuggingFace).value();
+    return RowEncoder::create(models, options).value();
+  }
+  Result<std::string> publish(const std::shared_ptr<const RowEncoder>& encoder) const {
+    return publish_empty_caption(*encoder, 1, folder());
+  }
+  Location folder() const { return {.store = &local_store(), .path = folder_.path("latents")}; }
+  EmptyCaption there() const { return read_empty_caption_file(folder()).value(); }
+  /// As versions before wrote the file.
+  void put_without_its_maker(const torch::Tensor& states_tw) const {
+    const std::string path = folder_.path("latents/_empty_caption.safetensors");
+    std::filesystem::remove(path);
+    ASSERT_TRUE(write_safetensors(local_files(), path, {{"caption_embeddings", states_tw}}).is_ok());
+  }
+  void put_part() const { ASSERT_TRUE(write_file_atomic(local_files(), part(0), "rows").is_ok()); }
+
+  const TinyModelFolder other_model_{2};
+  const std::shared_ptr<const RowEncoder> first_ = encoder_of(*models_);
+  const std::shared_ptr<const RowEncoder> second_ = encoder_of(other_model_);
+};
+
+TEST_F(EmptyCaptions, of_another_job_give_way_where_no_part_of_it_is_left) {
+  const std::string first = publish(first_).value();
+  EXPECT_EQ(there().text_encoder_fingerprint, first_->models().text_encoder_fingerprint);
+  EXPECT_EQ(publish(first_).value(), first);
+  const std::string second = publish(second_).value();
+  EXPECT_NE(second, first);
+  EXPECT_EQ(there().sha256, second);
+  EXPECT_EQ(there().text_encoder_fingerprint, second_->models().text_encoder_fingerprint);
+  put_without_its_maker(first_->empty_caption_states());
+  EXPECT_EQ(publish(second_).value(), second);
+  EXPECT_EQ(there().sha256, second);
+}
+
+TEST_F(EmptyCaptions, of_another_text_encoder_beside_parts_are_refused) {
+  ASSERT_TRUE(publish(first_).is_ok());
+  put_part();
+  const Status refused = publish(second_).status();
+  EXPECT_EQ(refused.code(), StatusCode::kFailedPrecondition);
+  EXPECT_THAT(refused.message(), HasSubstr("latents/_empty_caption.safetensors"));
+  EXPECT_EQ(there().text_encoder_fingerprint, first_->models().text_encoder_fingerprint);
+  EXPECT_TRUE(publish(first_).is_ok());
+}
+
+TEST_F(EmptyCaptions, of_another_kind_of_processor_stay_and_are_what_parts_name) {
+  const std::string here = publish(first_).value();
+  const torch::Tensor elsewhere = first_->empty_caption_states() + 0.125;
+  const std::string path = folder_.path("latents/_empty_caption.safetensors");
+  std::filesystem::remove(path);
+  ASSERT_TRUE(write_safetensors(local_files(), path, {{"caption_embeddings", elsewhere}},
+                                {{kTextEncoderKey, first_->models().text_encoder_fingerprint}})
+                  .is_ok());
+  const std::string there_too = publish(first_).value();
+  EXPECT_NE(there_too, here);
+  EXPECT_EQ(there_too, there().sha256);
+}
+
+TEST_F(EmptyCaptions, whose_maker_is_not_known_are_told_beside_parts) {
+  const std::string here = publish(first_).value();
+  put_part();
+  put_without_its_maker(first_->empty_caption_states() + 0.125);
+  testing::internal::CaptureStderr();
+  EXPECT_EQ(publish(first_).value(), here);
+  EXPECT_THAT(testing::internal::GetCapturedStderr(), HasSubstr("latents/_empty_caption.safetensors"));
 }
 
 TEST_F(ProcessJob, networks_that_throw_at_the_empty_caption_are_an_error) {

@@ -4,6 +4,7 @@
 
 #include <filesystem>
 
+#include "darkroom/tables/tensor_forms.h"
 #include "small_datasets.h"
 #include "support/fake_s3_stores.h"
 #include "support/image_containers.h"
@@ -39,6 +40,10 @@ TEST(dataset_index, json_gives_the_same_index_back) {
 TEST(dataset_index, refuses_damaged_json) {
   EXPECT_EQ(DatasetIndex::from_json("{").status().code(), StatusCode::kCorruptData);
   EXPECT_EQ(DatasetIndex::from_json("[]").status().code(), StatusCode::kCorruptData);
+  for (const char* text : {R"({"format_version":"1"})", R"({"format_version":[],"rows_per_block":256,"parts":[]})",
+                           R"({"format_version":1,"rows_per_block":"256","parts":[]})"}) {
+    EXPECT_EQ(DatasetIndex::from_json(text).status().code(), StatusCode::kCorruptData) << text;
+  }
   EXPECT_EQ(DatasetIndex::from_json(R"({"format_version":2,"rows_per_block":256,"parts":[]})").status().code(),
             StatusCode::kFailedPrecondition);
   EXPECT_EQ(DatasetIndex::from_json(R"({"format_version":1,"rows_per_block":256,"parts":[{}]})").status().code(), StatusCode::kCorruptData);
@@ -60,6 +65,27 @@ TEST(dataset_index, follows_the_content_and_not_the_place_of_a_dataset) {
   EXPECT_EQ(DatasetIndex::of_latents(*find_local_dataset(folder.path("moved") + "/"))->hash(), index->hash());
   write_small_latents(folder.path("moved"), "part-000002.parquet", {.num_rows = 1});
   EXPECT_NE(DatasetIndex::of_latents(*find_local_dataset(folder.path("moved")))->hash(), index->hash());
+}
+
+TEST(dataset_index, tells_every_record_and_the_largest_row_group_of_all_shards) {
+  TemporaryFolder folder;
+  const auto write = [&](const std::string& name, const SmallLatents& rows) { write_small_latents(folder.path("d"), name, rows); };
+  write("a.parquet", {.num_rows = 300, .footer = {{kLatentsFooterKey, "one"}}});
+  write("b.parquet", {.num_rows = 300, .footer = {{kLatentsFooterKey, "two"}}, .row_group_bytes = 1 << 20});
+  write("c.parquet", {.num_rows = 1, .footer = {{kLatentsFooterKey, "one"}}});
+  write("d.parquet", {.num_rows = 1});
+  const auto indexed = index_latents(*find_local_dataset(folder.path("d")));
+  ASSERT_TRUE(indexed.is_ok()) << indexed.status().to_string();
+  EXPECT_EQ(indexed->index.num_rows(), 602);
+  EXPECT_EQ(indexed->largest_group_rows, 300);
+  ASSERT_EQ(indexed->records.size(), 2U);
+  EXPECT_EQ(indexed->records[0].text, "one");
+  EXPECT_EQ(indexed->records[1].shard.path, folder.path("d") + "/b.parquet");
+  const auto images = index_images(*find_local_dataset(folder.path("d")), 100);
+  ASSERT_TRUE(images.is_ok()) << images.status().to_string();
+  EXPECT_EQ(images->largest_group_rows, 300);
+  EXPECT_GE(images->mean_row_bytes, 20) << "of 10 numbers of two bytes";
+  EXPECT_LT(images->mean_row_bytes, 100);
 }
 
 TEST(dataset_index, parts_of_images_are_the_work_items_of_process) {

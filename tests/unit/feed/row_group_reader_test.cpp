@@ -113,6 +113,63 @@ TEST(IndexedGenerations, a_run_goes_on_with_those_that_it_began_with) {
   EXPECT_THAT(gone.message(), HasSubstr("data/part-000000.parquet"));
 }
 
+/// The machine's files; counts how often one is opened.
+class CountedOpens final : public ForwardingFiles {
+ public:
+  CountedOpens() : ForwardingFiles(local_files()) {}
+  Result<std::unique_ptr<InputFile>> open_input(const std::string& path) override {
+    ++num_opens;
+    return local_files().open_input(path);
+  }
+  std::atomic<int64_t> num_opens = 0;
+};
+
+TEST(RowGroupReader, who_keeps_the_groups_of_many_files_opens_none_again) {
+  constexpr int64_t kFiles = 70;  // More than stay open.
+  const TemporaryFolder folder;
+  CountedOpens files;
+  const auto store = make_posix_store(files, "counted");
+  DatasetFiles dataset{.uri = "counted://data", .root = {.store = store.get(), .path = folder.path("data")}};
+  for (int64_t i = 0; i < kFiles; ++i) {
+    const std::string name = fmt::format("part-{:06}.parquet", i);
+    write_small_latents(folder.path("data"), name, {.first = 3 * i, .num_rows = 3});
+    dataset.objects.push_back({.place = dataset.root / name});
+  }
+  const auto reader = RowGroupReader::create(dataset, DatasetIndex::of_latents(dataset).value());
+  const auto locate_all = [&] {
+    for (int64_t row = 0; row < 3 * kFiles; ++row) {
+      const auto place = reader->locate(row);
+      ASSERT_TRUE(place.is_ok()) << place.status().to_string();
+      ASSERT_EQ(place->row_in_group(), row % 3);
+    }
+  };
+  locate_all();
+  files.num_opens = 0;
+  locate_all();
+  EXPECT_EQ(files.num_opens, 0);
+  EXPECT_TRUE(reader->read(reader->locate(0).value(), {}).is_ok());
+  EXPECT_GT(files.num_opens, 0) << "it was closed for the others";
+}
+
+TEST(RowGroupReader, a_part_that_has_other_row_groups_when_it_is_opened_again_is_told) {
+  const TemporaryFolder folder;
+  const std::string data = folder.path("data");
+  for (int64_t i = 0; i < 70; ++i) {
+    write_small_latents(data, fmt::format("part-{:06}.parquet", i), {.num_rows = 300});
+  }
+  const DatasetFiles files = find_local_dataset(data).value();
+  const auto reader = RowGroupReader::create(files, DatasetIndex::of_latents(files).value());
+  const RowGroupPlace first = reader->locate(0).value();
+  for (int64_t i = 1; i < 70; ++i) {
+    ASSERT_TRUE(reader->locate(300 * i).is_ok());
+  }
+  std::filesystem::remove(data + "/part-000000.parquet");
+  write_small_latents(data, "part-000000.parquet", {.num_rows = 300, .row_group_bytes = 1 << 20});
+  const Status status = reader->read(first, {}).status();
+  EXPECT_EQ(status.code(), StatusCode::kCorruptData);
+  EXPECT_THAT(status.message(), HasSubstr("part-000000.parquet"));
+}
+
 /// The machine's files; counts the bytes that are read of those of one name.
 class CountedReads final : public ForwardingFiles {
  public:

@@ -23,6 +23,9 @@ struct SmallLatents {
   std::string latents_name = "image_latents_8";
   std::string states_name = "caption_embeddings";
   bool with_keys = true;
+  KeyValues footer = {};
+  int64_t row_group_bytes = 4096;
+  std::shared_ptr<arrow::Array> keys = nullptr;  ///< Null: "key-R".
 };
 
 inline const std::vector<int64_t> kSmallLatentsShape = {4, 1, 1};
@@ -62,12 +65,12 @@ inline void write_small_latents(const std::string& folder, const std::string& na
                                                        arrow::field(rows.states_name, states->type())};
   std::vector<std::shared_ptr<arrow::Array>> columns = {latents, states};
   if (rows.with_keys) {
-    fields.push_back(arrow::field("key", arrow::utf8()));
-    columns.push_back(*keys.Finish());
+    columns.push_back(rows.keys != nullptr ? rows.keys : *keys.Finish());
+    fields.push_back(arrow::field("key", columns.back()->type()));
   }
   const auto schema = arrow::schema(fields);
   const auto batch = arrow::RecordBatch::Make(schema, rows.num_rows, columns);
-  const auto written = put_shard(local_files(), folder, name, *batch, {}, {.row_group_bytes = 4096});
+  const auto written = put_shard(local_files(), folder, name, *batch, rows.footer, {.row_group_bytes = rows.row_group_bytes});
   ASSERT_TRUE(written.is_ok()) << written.status().to_string();
 }
 

@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "darkroom/image/png.h"
 #include "darkroom/nn/presets.h"
 #include "darkroom/nn/unet.h"
 #include "darkroom/ops/operation_table.h"
@@ -506,6 +507,35 @@ TEST(step_settings, a_run_that_has_begun_goes_on_with_a_window_that_does_not_fit
   ASSERT_TRUE(summary.is_ok()) << summary.status().to_string();
   EXPECT_THAT(said, HasSubstr("data.memory_bytes"));
   EXPECT_THAT(said, HasSubstr("the run has begun so, and goes on"));
+}
+
+TEST(step_settings, a_run_whose_pictures_do_not_fit_says_so_and_goes_on) {
+  constexpr int64_t kPictures = 40;
+  const TemporaryFolder folder;
+  write_small_model(folder.path("model"));
+  arrow::BinaryBuilder images;
+  for (int64_t row = 0; row < kPictures; ++row) {
+    const std::string padding(40'000, 'x');  // Behind the end of a picture nothing is read.
+    ASSERT_TRUE(images.Append(encode_png(Image::filled(16, 16, 3, static_cast<uint8_t>(row))) + padding).ok());
+  }
+  const auto schema =
+      arrow::schema({arrow::field("key", arrow::utf8()), arrow::field("caption", arrow::utf8()), arrow::field("image", arrow::binary())});
+  const auto rows = arrow::RecordBatch::Make(schema, kPictures,
+                                             {numbered_texts("key-", kPictures), numbered_texts("picture ", kPictures), *images.Finish()});
+  ASSERT_TRUE(put_shard(local_files(), folder.path("images"), "part-000000.parquet", *rows).is_ok());
+  TrainOptions options = small_training(folder.path("model"), "", folder.path("run"), 1);
+  options.recipe.data.raw_path = folder.path("images");
+  options.recipe.objective.kind = "autoencoder";
+  options.recipe.schedule.warmup_steps = 0;
+  for (const int64_t memory_bytes : {4 << 20, 1 << 20}) {
+    options.output = folder.path("run-" + std::to_string(memory_bytes));
+    options.recipe.data.memory_bytes = memory_bytes;
+    testing::internal::CaptureStderr();
+    const auto summary = run_training(options, {});
+    const std::string said = testing::internal::GetCapturedStderr();
+    ASSERT_TRUE(summary.is_ok()) << summary.status().to_string();
+    EXPECT_EQ(said.find("data.memory_bytes") != std::string::npos, memory_bytes == 1 << 20) << said;
+  }
 }
 
 }  // namespace

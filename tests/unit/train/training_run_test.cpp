@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "darkroom/tables/tensor_forms.h"
 #include "support/forwarding_files.h"
 #include "support/simulated_rank.h"
 #include "support/temporary_folder.h"
@@ -226,6 +227,40 @@ TEST(memory_of_rank, is_a_share_of_the_machines) {
   EXPECT_EQ(memory_of_rank(1 << 30, 1), 1 << 30);
   EXPECT_EQ(memory_of_rank(1 << 30, 4), 1 << 28);
   EXPECT_EQ(memory_of_rank(1 << 21, 4), 1 << 20) << "no rank has less than a recipe may ask for";
+}
+
+/// Latents of two parts as a run opens them.
+class OpenedLatents : public testing::Test {
+ protected:
+  void write(const std::string& part, int64_t num_rows, const nlohmann::json& made_by) {
+    write_latents_part(folder_.path("latents/" + part), num_rows, 1, "key-", {{kLatentsFooterKey, made_by.dump()}});
+  }
+  Result<RunData> open() {
+    const TrainOptions options = small_training("model", folder_.path("latents"), "run");
+    StoreSet stores({}, system_clock(), metrics_);
+    return open_latents(stores, options.recipe, {.latents = {4, 2, 2}, .states = {77, kSmallTextWidth}}, nullptr);
+  }
+
+  MetricsRegistry metrics_;
+  TemporaryFolder folder_;
+};
+
+TEST_F(OpenedLatents, of_two_text_encoders_are_refused) {
+  write("a/part-000000.parquet", 3, {{"text_encoder_fingerprint", "one"}});
+  write("b/part-000000.parquet", 3, {{"text_encoder_fingerprint", "two"}});
+  const Status refused = open().status();
+  EXPECT_EQ(refused.code(), StatusCode::kFailedPrecondition);
+  EXPECT_THAT(refused.message(), HasSubstr("a/part-000000.parquet"));
+  EXPECT_THAT(refused.message(), HasSubstr("b/part-000000.parquet"));
+}
+
+TEST_F(OpenedLatents, tell_the_largest_row_group_of_all_parts) {
+  write("a/part-000000.parquet", 3, nlohmann::json::object());
+  write("b/part-000000.parquet", 300, nlohmann::json::object());
+  write_empty_states(folder_.path("latents"));
+  const auto data = open();
+  ASSERT_TRUE(data.is_ok()) << data.status().to_string();
+  EXPECT_EQ(data->largest_group_rows, 300);
 }
 
 }  // namespace

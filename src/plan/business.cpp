@@ -36,7 +36,10 @@ void add_case(const BusinessCase& given, Plan& plan) {
   sheet.derive("budget_accelerator_hours", "accelerators*h", "budget_dollars * train_accelerators_each / train_price_" + given.purchase,
                "accelerator-hours that the budget pays");
   sheet.derive("project_dollars", "$", cost + " + other_dollars", "this plan and what else is paid once");
-  sheet.derive("payback_months", "months", "project_dollars / gain * months_per_year", "time until the gain has paid the project");
+  sheet.derive("kept_gain", "$/years", "gain - running_dollars", "what of it is left when what is paid every year is paid");
+  if (sheet.value("kept_gain") > 0) {  // Else it never is.
+    sheet.derive("payback_months", "months", "project_dollars / kept_gain * months_per_year", "time until the gain has paid the project");
+  }
   sheet.derive("net_dollars", "$", "(gain - running_dollars) * years - project_dollars", "what is left after the years, against no model");
 }
 
@@ -44,8 +47,10 @@ void add_asked(const BusinessCase& given, Plan& plan) {
   if (given.asked_dollars > 0) {
     plan.sheet.give("asked_dollars", given.asked_dollars, "$", given.name, "compute budget that was asked for");
     plan.sheet.derive("asked_share", "years", "asked_dollars / gain", "the same in years of the gain");
-    plan.sheet.derive("asked_payback_months", "months", "(asked_dollars + other_dollars) / gain * months_per_year",
-                      "time until the gain has paid what was asked for");
+    if (plan.sheet.value("kept_gain") > 0) {
+      plan.sheet.derive("asked_payback_months", "months", "(asked_dollars + other_dollars) / kept_gain * months_per_year",
+                        "time until the gain has paid what was asked for and what else is paid once");
+    }
   }
 }
 
@@ -229,21 +234,29 @@ BusinessReply reply_on_choice(const BusinessAnswer& answer, const Plan& plan) {
   return reply;
 }
 
+// "in 3.2 months", by a figure that is there only where it ever does.
+std::string payback_text(const Sheet& sheet, const char* figure) {
+  return sheet.has(figure) ? fmt::format("in {} months", plan_number_text(sheet.value(figure))) : "never";
+}
+
 BusinessReply reply_on_budget(const BusinessAnswer& answer, const Plan& plan) {
   const Sheet& sheet = plan.sheet;
   BusinessReply reply{.question = "What may it cost?", .answer = {}};
   reply.answer = fmt::format(
       "Revenue from {} to {} a year is a gain of {} a year. {} % of a year's gain is a compute budget of {}: {} accelerator-hours, or {} "
       "runs of this "
-      "plan. This plan, with what else is paid once, costs {}; the gain pays it back in {} months.",
+      "plan. This plan, with what else is paid once, costs {}; what is left of "
+      "the gain{} pays it back {}.",
       money(sheet.value("revenue_now")), money(sheet.value("revenue_then")), money(sheet.value("gain")),
       plan_number_text(100 * answer.given.budget_share), money(sheet.value("budget_dollars")),
       plan_number_text(sheet.value("budget_accelerator_hours")), plan_number_text(sheet.value("budget_runs")),
-      money(sheet.value("project_dollars")), plan_number_text(sheet.value("payback_months")));
+      money(sheet.value("project_dollars")),
+      answer.given.running_dollars > 0 ? fmt::format(", {} a year,", money(sheet.value("kept_gain"))) : "",
+      payback_text(sheet, "payback_months"));
   if (answer.given.asked_dollars > 0) {
-    reply.answer +=
-        fmt::format(" The {} that were asked for are {} % of a year's gain and come back in {} months.", money(answer.given.asked_dollars),
-                    plan_number_text(100 * sheet.value("asked_share")), plan_number_text(sheet.value("asked_payback_months")));
+    reply.answer += fmt::format(" The {} that were asked for are {} % of a year's gain; with what else is paid once they come back {}.",
+                                money(answer.given.asked_dollars), plan_number_text(100 * sheet.value("asked_share")),
+                                payback_text(sheet, "asked_payback_months"));
   }
   return reply;
 }

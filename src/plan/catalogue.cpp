@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <set>
+#include <tuple>
 
 #include "darkroom/core/typing_mistakes.h"
 #include "darkroom/toml/parse_toml.h"
@@ -206,10 +207,14 @@ const Price* Catalogue::price(std::string_view machine_name, std::string_view pu
 }
 
 const Rate* Catalogue::rate(std::string_view task, const Machine& of, int64_t resolution) const {
-  return find_in(rates, [&](const Rate& one) {
-    return one.task == task && (one.accelerator == of.name || one.accelerator == of.accelerator) &&
-           (one.resolution == resolution || one.resolution == 0);
-  });
+  const auto rank = [&](const Rate& one) { return std::tuple(one.layer, one.accelerator == of.name, one.resolution == resolution); };
+  const Rate* best = nullptr;
+  for (const Rate& one : rates) {
+    const bool fits = one.task == task && (one.accelerator == of.name || one.accelerator == of.accelerator) &&
+                      (one.resolution == resolution || one.resolution == 0);
+    best = fits && (best == nullptr || rank(one) > rank(*best)) ? &one : best;
+  }
+  return best;
 }
 
 const Loss* Catalogue::loss(std::string_view purchase) const {
@@ -273,7 +278,12 @@ Status Catalogue::add(std::string_view toml, const std::string& file_name) {
   grown.name += (name.empty() ? "" : " with ") + file_name;
   DARKROOM_RETURN_IF_ERROR(take_list(file, "machine", grown.machines, take_machine));
   DARKROOM_RETURN_IF_ERROR(take_list(file, "price", grown.prices, take_price));
-  DARKROOM_RETURN_IF_ERROR(take_list(file, "rate", grown.rates, take_rate));
+  DARKROOM_RETURN_IF_ERROR(take_list(file, "rate", grown.rates, [&](TomlFields& fields) {
+    Rate rate = take_rate(fields);
+    rate.layer = num_files;
+    return rate;
+  }));
+  ++grown.num_files;
   DARKROOM_RETURN_IF_ERROR(take_list(file, "loss", grown.losses, take_loss));
   DARKROOM_RETURN_IF_ERROR(take_list(file, "store", grown.stores, take_store));
   DARKROOM_RETURN_IF_ERROR(take_list(file, "fact", grown.facts, take_fact));

@@ -101,7 +101,7 @@ Result<Plan> make_plan(const Catalogue& catalogue, const PlanRequest& request, c
   if (request.predict && !measured.steps) {
     return Status::invalid_argument("--steps needs --from RUN, a training run whose steps were measured");
   }
-  Plan plan{.request = request, .catalogue = catalogue.name};
+  Plan plan{.request = request, .catalogue = catalogue.name, .notes = measured.notes};
   DARKROOM_ASSIGN_OR_RETURN(plan.fleet, parse_fleet(request.fleet, catalogue));
   DARKROOM_ASSIGN_OR_RETURN(const StorePrice* store, find_store(catalogue, request.store));
   find_purchases(catalogue, plan);

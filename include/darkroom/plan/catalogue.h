@@ -55,6 +55,7 @@ struct Rate {
   int64_t resolution = 0;   ///< 0: of any.
   double per_second = 0;
   Origin origin;
+  int64_t layer = 0;  ///< Files that the catalogue took in before its own; lines of later ones go over those of earlier ones.
 };
 
 /// How often a machine of a purchase is lost, and what that costs.
@@ -105,6 +106,7 @@ struct Published {
 /// Prices, rates and facts as data (docs/plan.md). Thread safety: a value type.
 struct Catalogue {
   std::string name = {};  ///< Of its file, or files.
+  int64_t num_files = 0;
   std::vector<Machine> machines = {};
   std::vector<Price> prices = {};
   std::vector<Rate> rates = {};
@@ -127,7 +129,8 @@ struct Catalogue {
   /// Null where there is none.
   const Machine* machine(std::string_view name) const;
   const Price* price(std::string_view machine, std::string_view purchase) const;
-  /// Of a machine's accelerator, or of the machine itself; of that resolution, or of any.
+  /// Of a machine's accelerator, or of the machine itself; of that resolution, or of any. Where several lines fit: that of the file that
+  /// was taken in last, of these the one of the machine itself, of these the one of that resolution.
   const Rate* rate(std::string_view task, const Machine& machine, int64_t resolution) const;
   const Loss* loss(std::string_view purchase) const;
   const StorePrice* store(std::string_view name) const;

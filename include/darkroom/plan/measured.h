@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
 namespace darkroom {
 
@@ -17,7 +18,7 @@ struct MeasuredSteps {
   int64_t resolution = 0;
   int64_t batch = 0;
   int64_t micro = 0;    ///< Samples a forward pass.
-  int64_t workers = 1;  ///< Forward passes side by side.
+  int64_t workers = 1;  ///< Forward passes side by side, of all ranks.
   int64_t save_every = 0;
   double start_seconds = 0;    ///< Until the first step began.
   double pass_seconds = 0;     ///< Of a step, what grows with the batch: data, forward, backward; mean.
@@ -35,6 +36,7 @@ struct MeasuredRates {
   std::optional<double> picture_bytes = {};
   std::optional<double> download_success = {};
   std::optional<MeasuredSteps> steps = {};
+  std::vector<std::string> notes = {};  ///< What was assumed to get there.
 };
 
 /// Another run of the measured recipe: how long will it take there?

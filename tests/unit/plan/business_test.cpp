@@ -67,6 +67,23 @@ TEST(Business, solves_the_challenges_example) {
   EXPECT_NEAR(plan.sheet.value("use1_cost"), 2.5 / 3600 * 1.212, 1e-12);
 }
 
+TEST(Business, what_is_paid_every_year_pays_nothing_back) {
+  const auto case_of = [](const char* running) {
+    return "[revenue]\nnow_per_year = 0\nthen_per_year = 1e6\n[budget]\nasked_dollars = 1e6\nrunning_dollars_per_year = " +
+           std::string(running) + "\n";
+  };
+  const Plan late = plan_for(case_of("0.95e6"));
+  EXPECT_NEAR(late.sheet.value("payback_months"), late.sheet.value("project_dollars") / 0.05e6 * 12, 1e-6);
+  EXPECT_NEAR(late.sheet.value("asked_payback_months"), 20 * 12, 1e-9);
+  EXPECT_THAT(late.business->replies[0].answer, HasSubstr("$50,000 a year"));
+  for (const char* running : {"1e6", "2e6"}) {
+    const Plan never = plan_for(case_of(running));
+    EXPECT_FALSE(never.sheet.has("payback_months") || never.sheet.has("asked_payback_months"));
+    EXPECT_THAT(never.business->replies[0].answer, HasSubstr("pays it back never"));
+    EXPECT_THAT(never.business->replies[0].answer, HasSubstr("come back never"));
+  }
+}
+
 TEST(Business, answers_its_three_questions) {
   const Plan plan = plan_for(kChallenge);
   ASSERT_EQ(plan.business->replies.size(), 3U);

@@ -121,6 +121,32 @@ TEST(Catalogue, gives_estimates_their_ranges_from_ranges_facts_and_stores) {
   EXPECT_THAT(catalogue.find("weight").status().message(), HasSubstr("weight"));
 }
 
+TEST(Catalogue, of_rates_the_own_one_then_that_of_the_machine_then_that_of_the_resolution_counts) {
+  const auto line = [](const char* task, const char* of, int resolution, double per_second) {
+    return "[[rate]]\ntask = \"" + std::string(task) + "\"\naccelerator = \"" + of + "\"\n" +
+           (resolution == 0 ? "" : "resolution = " + std::to_string(resolution) + "\n") + "per_second = " + std::to_string(per_second) +
+           "\ndate = \"2026-11-23\"\nsource = \"a test\"\n";
+  };
+  Catalogue catalogue = shipped_catalogue();
+  const Machine trainer = *catalogue.machine("p4de.24xlarge");
+  const Rate shipped = *catalogue.rate("train", trainer, 512);
+  ASSERT_EQ(shipped.accelerator, trainer.accelerator);
+  ASSERT_TRUE(catalogue.add("format = 1\n" + line("train", "p4de.24xlarge", 512, 7), "mine.toml").is_ok());
+  EXPECT_EQ(catalogue.rate("train", trainer, 512)->per_second, 7);
+  EXPECT_EQ(catalogue.rate("train", trainer, 256)->origin.file, shipped.origin.file);
+  ASSERT_TRUE(catalogue.add("format = 1\n" + line("train", trainer.accelerator.c_str(), 512, 8), "later.toml").is_ok());
+  EXPECT_EQ(catalogue.rate("train", trainer, 512)->per_second, 8);  // A file's lines go over those of the files before it.
+  const std::string both = line("train", trainer.accelerator.c_str(), 512, 8) + line("train", "p4de.24xlarge", 512, 9);
+  ASSERT_TRUE(catalogue.add("format = 1\n" + both, "last.toml").is_ok());
+  EXPECT_EQ(catalogue.rate("train", trainer, 512)->per_second, 9);
+  const Machine loader = *catalogue.machine("m5.8xlarge");
+  const std::string downloads = line("download", "m5.8xlarge", 0, 3) + line("download", "m5.8xlarge", 512, 4);
+  ASSERT_TRUE(catalogue.add("format = 1\n" + downloads, "downloads.toml").is_ok());
+  EXPECT_EQ(catalogue.rate("download", loader, 512)->per_second, 4);
+  EXPECT_EQ(catalogue.rate("download", loader, 0)->per_second, 3);
+  EXPECT_EQ(catalogue.rate("download", loader, 256)->per_second, 3);
+}
+
 TEST(Catalogue, that_cannot_be_read_is_named) {
   const Status status = load_catalogue(local_files(), source_path(kCatalogueResource), "/nowhere/prices.toml").status();
   EXPECT_EQ(status.code(), StatusCode::kInvalidArgument);

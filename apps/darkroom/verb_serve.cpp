@@ -307,7 +307,11 @@ Result<int> run_serve(const ServeFlags& asked, VerbContext& context) {
   log_info("serving {} at {}://{}", names.empty() ? "no model yet" : fmt::format("{}", fmt::join(names, ", ")),
            flags.tls.is_empty() ? "http" : "https", serving->server->address().to_string());
   system_clock().sleep_until(Clock::Instant::max(), end->token());
-  drain({.server = *serving->server, .service = *serving->service, .batcher = batcher, .models = &shelf});
+  drain({.server = *serving->server,
+         .service = *serving->service,
+         .batcher = batcher,
+         .models = &shelf,
+         .intake = serving->intake.has_value() ? &*serving->intake : nullptr});
   const int64_t num_pictures = batcher.num_pictures();
   context.summary["serve"] = {{"pictures", num_pictures}};
   serving->observation->tell_cost(context.summary["serve"]);

@@ -13,6 +13,9 @@ void drain(const ServingParts& parts, const DrainOptions& options) {
   if (!parts.server.await_quiet(options.patience)) {
     log_warning("serve: requests that were not done within {} s are given up", std::chrono::duration<double>(options.patience).count());
     parts.batcher.give_up_all();
+    if (parts.intake != nullptr) {
+      parts.intake->stop();
+    }
     parts.service.stop_finishing();
     parts.server.await_quiet(options.last_words);
   }

@@ -27,6 +27,8 @@ Result<InputPicture> refuse_text(const std::string& field, std::string_view why,
                                   shown);
 }
 
+Status shutting_down() { return Status::unavailable("the server is shutting down and reads no more pictures"); }
+
 }  // namespace
 
 Result<InputPicture> read_picture_text(std::string field, std::string text) {
@@ -78,6 +80,9 @@ Status PictureIntakeOptions::validate() const {
 Result<Image> PictureIntake::Desk::decode(InputPicture picture, int width, int height) {
   const std::string field = picture.field;
   DARKROOM_ASSIGN_OR_RETURN(const std::string bytes, picture_file(std::move(picture)));
+  if (stop_.stop_requested()) {
+    return shutting_down();
+  }
   if (decoder_ == nullptr) {
     auto opened = intake_.open_(stop_);
     if (!opened.is_ok()) {
@@ -91,6 +96,9 @@ Result<Image> PictureIntake::Desk::decode(InputPicture picture, int width, int h
       decoder_->resize_to(std::as_bytes(std::span(bytes)), {.width = width, .height = height}, intake_.options_.limits, image.pixels);
   if (!decoded.is_ok()) {  // The decoder itself is lost.
     decoder_.reset();
+    if (stop_.stop_requested()) {
+      return shutting_down();
+    }
     log_error("serve: the decoder of requests' pictures is lost: {}", decoded.status().message());
     return Status::unavailable("the server's decoder was lost; its log says why");
   }
@@ -119,6 +127,10 @@ PictureIntake::~PictureIntake() {
 Status PictureIntake::post(size_t num_bytes, std::stop_token gone, Task task) {
   const std::lock_guard lock(mutex_);
   const auto bytes = static_cast<int64_t>(num_bytes);
+  if (is_stopped_) {
+    return shutting_down();
+  }
+  drop_gone();
   if (waiting_.size() >= static_cast<size_t>(options_.max_waiting) || waiting_bytes_ + bytes > options_.max_waiting_bytes) {
     return Status::resource_exhausted("as many requests with pictures wait to be read as the server takes on; try again later");
   }
@@ -126,6 +138,46 @@ Status PictureIntake::post(size_t num_bytes, std::stop_token gone, Task task) {
   waiting_.push_back({num_bytes, std::move(gone), std::move(task)});
   changed_.notify_one();
   return Status::ok();
+}
+
+// A decoder may hang: those who wait behind it are answered here.
+void PictureIntake::stop() {
+  std::deque<Waiting> left;
+  {
+    const std::lock_guard lock(mutex_);
+    is_stopped_ = true;
+    left.swap(waiting_);
+    waiting_bytes_ = 0;
+  }
+  std::stop_source ended;
+  ended.request_stop();
+  Desk desk(*this, ended.get_token());
+  for (std::jthread& thread : threads_) {
+    thread.request_stop();
+  }
+  for (const Waiting& one : left) {
+    handle(one, desk);
+  }
+}
+
+// REQUIRES: the lock is held.
+void PictureIntake::drop_gone() {
+  std::erase_if(waiting_, [this](const Waiting& one) {
+    const bool is_gone = one.gone.stop_requested();
+    waiting_bytes_ -= is_gone ? static_cast<int64_t>(one.num_bytes) : 0;
+    return is_gone;
+  });
+}
+
+void PictureIntake::handle(const Waiting& asked, Desk& desk) {
+  if (asked.gone.stop_requested()) {
+    return;
+  }
+  try {
+    asked.task(desk);
+  } catch (const std::exception& failure) {  // A request is a boundary.
+    log_error("serve: a request with a picture could not be handled: {}", failure.what());
+  }
 }
 
 size_t PictureIntake::num_waiting() const {
@@ -146,14 +198,7 @@ void PictureIntake::run(const std::stop_token& stop) {
       waiting_.pop_front();
       waiting_bytes_ -= static_cast<int64_t>(next.num_bytes);
     }
-    if (next.gone.stop_requested()) {
-      continue;
-    }
-    try {
-      next.task(desk);
-    } catch (const std::exception& failure) {  // A request is a boundary.
-      log_error("serve: a request with a picture could not be handled: {}", failure.what());
-    }
+    handle(next, desk);
   }
 }
 

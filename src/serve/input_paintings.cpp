@@ -26,17 +26,25 @@ Result<ImageRequest> decode_inputs(Result<ImageRequest> request, PictureIntake::
   return request;
 }
 
-/// Has something done by a thread of the intake, where it waits with so many bytes; that thread answers where it throws, or the deadline
-/// has passed.
+// Why nothing more is read for a request whose turn it is; its order would be refused for the same.
+Status is_worth_reading(const RouteCall& call, const PictureOrders& orders) {
+  if (orders.is_draining()) {
+    return Status::unavailable("the server is shutting down and takes no more requests");
+  }
+  const bool is_late = call.deadline.has_value() && orders.clock().now() >= *call.deadline;
+  return is_late ? Status::unavailable("the request was not read by its deadline") : Status::ok();
+}
+
+/// Has something done by a thread of the intake, where it waits with so many bytes; that thread answers where it throws, or where nothing
+/// more is to be read.
 void post_to_intake(RouteCall call, size_t num_bytes, PictureOrders& orders,
                     std::function<void(RouteCall& call, PictureIntake::Desk& desk)> work) {
   const auto asked = std::make_shared<RouteCall>(std::move(call));  // Shared by copies of the function.
   const Status posted = orders.intake()->post(num_bytes, asked->gone, [asked, &orders, work = std::move(work)](PictureIntake::Desk& desk) {
     const HttpService::Answer answer = asked->answer;
     try {
-      asked->deadline.has_value() && orders.clock().now() >= *asked->deadline
-          ? answer(orders.refusal(Status::unavailable("the request was not read by its deadline")))
-          : work(*asked, desk);
+      const Status worth = is_worth_reading(*asked, orders);
+      worth.is_ok() ? work(*asked, desk) : answer(orders.refusal(worth));
     } catch (const std::exception& failure) {  // A request is a boundary.
       log_error("serve: a request with a picture could not be handled: {}", failure.what());
       answer(orders.refusal(Status::internal("the request could not be handled; the server's log says why")));

@@ -3,6 +3,7 @@
 #include <chrono>
 
 #include "darkroom/serve/http_server.h"
+#include "darkroom/serve/image_inputs.h"
 #include "darkroom/serve/model_shelf.h"
 #include "darkroom/serve/painting_service.h"
 #include "darkroom/serve/step_batcher.h"
@@ -14,7 +15,8 @@ struct ServingParts {
   HttpServer& server;
   PaintingService& service;
   StepBatcher& batcher;
-  ModelShelf* models = nullptr;  ///< Null: there is one model for good.
+  ModelShelf* models = nullptr;     ///< Null: there is one model for good.
+  PictureIntake* intake = nullptr;  ///< Null: requests have no pictures.
 };
 
 struct DrainOptions {
@@ -23,9 +25,9 @@ struct DrainOptions {
 };
 
 /// Takes no more orders, answers those who wait for a model, lets what is painted come to its end and every reply be sent; what is not
-/// done by the end of the patience (painting, a safety checker's answer) is answered 503. A network call or a model that is loaded may
-/// still go on: StepBatcher::await_idle, ModelShelf::await_idle. Blocks for patience + last_words at most, beside what a safety checker
-/// takes to heed its stop request.
+/// done by the end of the patience (painting, a safety checker's answer, a picture that is decoded) is answered 503. A network call or a
+/// model that is loaded may still go on: StepBatcher::await_idle, ModelShelf::await_idle. Blocks for patience + last_words at most, beside
+/// what a safety checker takes to heed its stop request.
 void drain(const ServingParts& parts, const DrainOptions& options = {});
 
 }  // namespace darkroom

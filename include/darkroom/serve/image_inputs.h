@@ -59,7 +59,7 @@ class PictureIntake {
    public:
     Desk(const PictureIntake& intake, std::stop_token stop) : intake_(intake), stop_(std::move(stop)) {}
     /// The picture as RGB of width x height, resized as `sample --init-image` does it. Errors: kInvalidArgument naming the field: no
-    /// base64, or no picture that can be decoded within the limits; kUnavailable: there is no decoder to be had.
+    /// base64, or no picture that can be decoded within the limits; kUnavailable: there is no decoder to be had, or the intake is stopped.
     Result<Image> decode(InputPicture picture, int width, int height);
 
    private:
@@ -77,8 +77,11 @@ class PictureIntake {
   PictureIntake& operator=(const PictureIntake&) = delete;
 
   /// Has a task done, of a request of so many bytes; it is dropped where `gone` is requested before its turn. What it throws is logged,
-  /// so it must answer whatever happens. Errors: kResourceExhausted.
+  /// so it must answer whatever happens. Errors: kResourceExhausted, kUnavailable (stopped).
   Status post(size_t num_bytes, std::stop_token gone, Task task);
+  /// Asks what is decoded for a stop, and has what waits done on this thread, where nothing is decoded any more; from now on nothing is
+  /// taken. May be called twice, not by two threads at once.
+  void stop();
   /// Requests that wait for a thread.
   size_t num_waiting() const;
 
@@ -89,6 +92,8 @@ class PictureIntake {
     Task task;
   };
   void run(const std::stop_token& stop);
+  void drop_gone();
+  static void handle(const Waiting& asked, Desk& desk);
 
   const PictureIntakeOptions options_;
   const OpenDecoder open_;
@@ -97,6 +102,7 @@ class PictureIntake {
   // Guarded by mutex_.
   std::deque<Waiting> waiting_;
   int64_t waiting_bytes_ = 0;
+  bool is_stopped_ = false;
   std::vector<std::jthread> threads_;  // Last: they use everything else.
 };
 

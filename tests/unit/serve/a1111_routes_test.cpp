@@ -1,14 +1,18 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <array>
+#include <condition_variable>
 #include <future>
 #include <memory>
+#include <mutex>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <thread>
 
 #include "darkroom/core/base64.h"
 #include "darkroom/image/png.h"
+#include "darkroom/serve/drain.h"
 #include "darkroom/serve/painting_service.h"
 #include "darkroom/serve/png_settings.h"
 #include "darkroom/web/metrics_server.h"
@@ -57,7 +61,7 @@ class webui_routes : public testing::Test {
   void start(PaintingServiceOptions options, bool has_intake = true, PictureIntakeOptions intake = {}) {
     TearDown();
     batcher_.emplace(engine_, StepBatcherOptions{.max_batch = 4}, metrics_, clock_);
-    intake_.emplace(intake, [](const std::stop_token&) { return Result<std::unique_ptr<PictureDecoder>>(decoder_in_process()); });
+    intake_.emplace(intake, open_decoder_);
     options.model = {.name = "stub", .native_size = 8, .size_multiple = 8, .samplers = {"ddim", "euler_a"}, .default_sampler = "ddim"};
     options.intake = has_intake ? &*intake_ : nullptr;
     service_.emplace(std::move(options), *batcher_, metrics_, clock_);
@@ -78,6 +82,9 @@ class webui_routes : public testing::Test {
   MetricsRegistry metrics_;
   StubEngine engine_{clock_};
   std::optional<StepBatcher> batcher_;
+  PictureIntake::OpenDecoder open_decoder_ = [](const std::stop_token&) {
+    return Result<std::unique_ptr<PictureDecoder>>(decoder_in_process());
+  };
   std::optional<PictureIntake> intake_;
   std::optional<PaintingService> service_;
   std::unique_ptr<HttpServer> server_;
@@ -144,6 +151,95 @@ TEST_F(webui_routes, invocations_start_from_a_picture) {
   };
   EXPECT_THAT(asking(of_bytes(kMaxPictureBodyBytes))->receive_until("\r\n\r\n"), HasSubstr("100 Continue"));
   EXPECT_THAT(ask(of_bytes(kMaxPictureBodyBytes + 1)), StartsWith("HTTP/1.1 413"));
+}
+
+/// Decodes once it may; ends as a sandbox does where a stop is asked for before.
+class HeldDecoder final : public PictureDecoder {
+ public:
+  struct Hold {
+    std::mutex mutex;
+    std::condition_variable_any changed;
+    int num_begun = 0;  // Guarded by mutex, as is what follows.
+    bool is_let_go = false;
+    void let_go() {
+      const std::lock_guard lock(mutex);
+      is_let_go = true;
+      changed.notify_all();
+    }
+    void await_begun() {
+      std::unique_lock lock(mutex);
+      changed.wait(lock, [this] { return num_begun > 0; });
+    }
+  };
+  HeldDecoder(Hold& hold, std::stop_token stop) : hold_(hold), stop_(std::move(stop)) {}
+
+  Result<RowResult<ImageHeader>> check(std::span<const std::byte> bytes, const ImageLimits& limits) override {
+    return decoder_->check(bytes, limits);
+  }
+  Result<RowResult<DecodedSize>> transform(std::span<const std::byte> bytes, const TransformOptions& options, const ImageLimits& limits,
+                                           const CropDraw& draw, std::span<uint8_t> pixels) override {
+    return decoder_->transform(bytes, options, limits, draw, pixels);
+  }
+  Result<RowResult<DecodedSize>> resize_to(std::span<const std::byte> bytes, const DecodedSize& size, const ImageLimits& limits,
+                                           std::span<uint8_t> pixels) override {
+    {
+      std::unique_lock lock(hold_.mutex);
+      ++hold_.num_begun;
+      hold_.changed.notify_all();
+      if (!hold_.changed.wait(lock, stop_, [this] { return hold_.is_let_go; })) {
+        return Status::cancelled("stopped while a picture was decoded");
+      }
+    }
+    return decoder_->resize_to(bytes, size, limits, pixels);
+  }
+
+ private:
+  Hold& hold_;
+  const std::stop_token stop_;
+  const std::unique_ptr<PictureDecoder> decoder_ = decoder_in_process();
+};
+
+class held_pictures : public webui_routes {
+ protected:
+  void SetUp() override {
+    open_decoder_ = [this](const std::stop_token& stop) {
+      return Result<std::unique_ptr<PictureDecoder>>(std::make_unique<HeldDecoder>(hold_, stop));
+    };
+    start({}, true, {.num_threads = 1});
+    hold_.is_let_go = false;                                 // start() tears down what was there before.
+    for (std::unique_ptr<ServeClient>& client : clients_) {  // The picture of one is decoded, that of the other waits.
+      client = asking(post("/invocations", R"({"prompt":"x","image":")" + encode_base64(input_png()) + R"("})"));
+      hold_.await_begun();
+    }
+    while (intake_->num_waiting() == 0) {
+      ask(get("/ping"));
+    }
+  }
+  void TearDown() override {
+    hold_.let_go();
+    webui_routes::TearDown();
+  }
+
+  HeldDecoder::Hold hold_;
+  std::array<std::unique_ptr<ServeClient>, 2> clients_;
+};
+
+TEST_F(held_pictures, that_wait_are_not_decoded_once_the_server_takes_no_more_orders) {
+  batcher_->drain();
+  hold_.let_go();
+  for (const auto& client : clients_) {
+    EXPECT_THAT(client->receive_all(), AllOf(StartsWith("HTTP/1.1 503"), HasSubstr("shutting down"), HasSubstr("Retry-After")));
+  }
+  EXPECT_EQ(hold_.num_begun, 1);
+}
+
+TEST_F(held_pictures, are_answered_for_at_the_end_of_a_drain) {
+  drain({.server = *server_, .service = *service_, .batcher = *batcher_, .intake = &*intake_},
+        {.patience = std::chrono::milliseconds(0), .last_words = std::chrono::minutes(1)});
+  server_.reset();  // Who has no answer by now gets none.
+  for (const auto& client : clients_) {
+    EXPECT_THAT(client->receive_all(), AllOf(StartsWith("HTTP/1.1 503"), HasSubstr("shutting down"), HasSubstr("Retry-After")));
+  }
 }
 
 TEST_F(webui_routes, a_picture_that_cannot_be_read_costs_its_request_only) {

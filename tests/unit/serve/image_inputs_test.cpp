@@ -154,6 +154,29 @@ TEST_F(HeldIntake, drops_requests_whose_clients_are_gone_and_outlives_what_throw
   EXPECT_FALSE(was_asked);
 }
 
+TEST_F(HeldIntake, requests_whose_clients_are_gone_make_room) {
+  const auto nothing = [](PictureIntake::Desk&) {};
+  std::stop_source gone;
+  EXPECT_TRUE(intake_.post(60, gone.get_token(), nothing).is_ok());
+  EXPECT_TRUE(intake_.post(40, gone.get_token(), nothing).is_ok());
+  EXPECT_EQ(intake_.post(100, {}, nothing).code(), StatusCode::kResourceExhausted);
+  gone.request_stop();
+  EXPECT_TRUE(intake_.post(100, {}, nothing).is_ok());
+  EXPECT_EQ(intake_.num_waiting(), 1U);
+  let_go();
+}
+
+TEST_F(HeldIntake, a_stop_has_what_waits_done_at_once_and_decodes_nothing_more) {
+  Status told;
+  EXPECT_TRUE(intake_.post(1, {}, [&](PictureIntake::Desk& desk) { told = desk.decode(file_of(png_of(8, 8)), 8, 8).status(); }).is_ok());
+  EXPECT_TRUE(intake_.post(1, {}, [](PictureIntake::Desk&) { throw std::runtime_error("planted"); }).is_ok());
+  intake_.stop();
+  EXPECT_EQ(told.code(), StatusCode::kUnavailable);
+  EXPECT_EQ(intake_.post(1, {}, [](PictureIntake::Desk&) {}).code(), StatusCode::kUnavailable);
+  intake_.stop();
+  let_go();
+}
+
 TEST(image_inputs, options_are_checked) {
   EXPECT_TRUE(PictureIntakeOptions{}.validate().is_ok());
   EXPECT_FALSE(PictureIntakeOptions{.num_threads = 0}.validate().is_ok());

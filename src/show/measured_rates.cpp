@@ -25,23 +25,44 @@ constexpr const char* kJobSummary = "_summary.json";
 constexpr const char* kJobRecord = "_job.json";
 constexpr const char* kJobSpeed = "_speed.json";
 
+double number_of(const Json& object, const char* key) {
+  const auto value = object.find(key);
+  return value != object.end() && value->is_number() ? value->get<double>() : 0;
+}
+
 /// A positive whole number of the recipe; 0 where it is none.
 int64_t recipe_count(const RunFolder& run, const char* section, const char* key) {
   const Json value = run.recipe_field(section, key);
   return value.is_number_integer() ? std::max<int64_t>(0, value.get<int64_t>()) : 0;
 }
 
-// `runtime.workers`, or the cores of the last start where it says: one a core.
-int64_t workers_of(const RunFolder& run) {
-  if (const int64_t workers = recipe_count(run, "runtime", "workers"); workers > 0) {
-    return workers;
-  }
+/// What computed the run, by its last start.
+struct RunMachine {
+  bool is_cpu = false;
+  int64_t ranks = 1;
+  int64_t passes = 1;  // Side by side, of all ranks.
+};
+
+// As training does it: one pass at a time on a GPU; on processors as many as the recipe says, or, for 0, as fill the cores that a rank has.
+// Ranks on processors are taken to share one machine: a start tells the cores of rank 0's alone.
+RunMachine machine_of(const RunFolder& run) {
+  RunMachine machine;
   const auto starts = run.facts.find("starts");
-  if (starts != run.facts.end() && starts->is_array() && !starts->empty() && starts->back().is_object()) {
-    const Json cores = starts->back().value("cores", Json());
-    return cores.is_number_integer() ? std::max<int64_t>(1, cores.get<int64_t>()) : 1;
+  if (starts == run.facts.end() || !starts->is_array() || starts->empty() || !starts->back().is_object()) {
+    return machine;
   }
-  return 1;
+  const Json& start = starts->back();
+  const auto count = [&](const char* key) {
+    const Json value = start.value(key, Json());
+    return value.is_number_integer() ? std::max<int64_t>(1, value.get<int64_t>()) : 1;
+  };
+  const Json device = start.value("device", Json());
+  machine.is_cpu = device.is_string() && device.get<std::string>().starts_with("cpu");
+  machine.ranks = count("ranks");
+  const int64_t own = recipe_count(run, "runtime", "workers");
+  const int64_t filling = std::max<int64_t>(1, count("cores") / (count("threads") * machine.ranks));
+  machine.passes = machine.ranks * (!machine.is_cpu ? 1 : own > 0 ? own : filling);
+  return machine;
 }
 
 /// Seconds of the steps that were logged, one entry a line that has all it needs.
@@ -74,23 +95,34 @@ double mean_total(const LoggedSteps& logged) {
   return sum / static_cast<double>(logged.totals.size() - first);
 }
 
-// Splits what lies between the logged steps' phases: the usual gap is logging's, what is more behind a checkpoint's step is the
-// checkpoint's.
-void split_gaps(const LoggedSteps& logged, double last_seconds, MeasuredSteps& steps) {
-  std::vector<double> usual, behind_saves;
+// Splits what lies between the logged steps' phases: the usual gap is logging's, what is more where checkpoints lie is theirs, however many
+// lie between two lines. `last_step` and `last_seconds`: where the run ended, which it did with a checkpoint.
+void split_gaps(const LoggedSteps& logged, double last_step, double last_seconds, MeasuredSteps& steps) {
+  std::vector<double> usual;
+  double num_saves = 1, saved_seconds = 0, steps_around_saves = 0;
+  // Checkpoints behind the steps from one on and before another.
+  const auto saves_between = [&](double from, double to) {
+    const auto saves_before = [&](double step) { return std::floor((step - 1) / static_cast<double>(steps.save_every)); };
+    return saves_before(to) - saves_before(from);
+  };
   for (size_t i = 1; i < logged.steps.size(); ++i) {
     const double num_steps = std::max(1.0, logged.steps[i] - logged.steps[i - 1]);
     const double gap = logged.seconds[i] - logged.seconds[i - 1] - num_steps * logged.totals[i];
-    const auto saves = [&](double step) { return std::floor(step / static_cast<double>(steps.save_every)); };
-    const bool has_save = saves(logged.steps[i] - 1) > saves(logged.steps[i - 1] - 1);
-    (has_save ? behind_saves : usual).push_back(has_save ? gap : gap / num_steps);
+    if (const double saves = saves_between(logged.steps[i - 1], logged.steps[i]); saves > 0) {
+      num_saves += saves;
+      saved_seconds += gap;
+      steps_around_saves += num_steps;
+    } else {
+      usual.push_back(gap / num_steps);
+    }
   }
+  const double num_left = std::max(0.0, last_step - logged.steps.back());  // Which no line tells of.
+  if (num_left > 0) {
+    num_saves += saves_between(logged.steps.back(), last_step);
+  }
+  saved_seconds += last_seconds - logged.seconds.back() - num_left * logged.totals.back();
   steps.between_seconds = usual.empty() ? 0 : std::max(0.0, median(usual));
-  double sum = last_seconds - logged.seconds.back();  // The last checkpoint follows the last step.
-  for (const double gap : behind_saves) {
-    sum += gap - steps.between_seconds;
-  }
-  steps.save_seconds = std::max(0.0, sum / static_cast<double>(behind_saves.size() + 1));
+  steps.save_seconds = std::max(0.0, (saved_seconds - (steps_around_saves + num_left) * steps.between_seconds) / num_saves);
 }
 
 double share_of_update(const RunMetrics& metrics) {
@@ -120,7 +152,8 @@ Result<MeasuredRates> rates_of_run(const RunFolder& run, const std::string& show
   }
   steps.micro = recipe_count(run, "batch", "micro");
   steps.micro = steps.micro > 0 ? std::min(steps.micro, steps.batch) : steps.batch;
-  steps.workers = workers_of(run);
+  const RunMachine machine = machine_of(run);
+  steps.workers = machine.passes;
   const int64_t every = recipe_count(run, "checkpoint", "every_steps");
   steps.save_every = every > 0 ? every : std::numeric_limits<int32_t>::max();  // None: the last step's alone.
   const LoggedSteps logged = logged_steps(run.metrics, steps.batch);
@@ -131,18 +164,17 @@ Result<MeasuredRates> rates_of_run(const RunFolder& run, const std::string& show
   steps.update_seconds = total * share_of_update(run.metrics);
   steps.pass_seconds = total - steps.update_seconds;
   steps.start_seconds = std::max(0.0, logged.seconds.front() - logged.steps.front() * total);
-  const Json seconds = run.facts.value("seconds", Json());
-  split_gaps(logged, std::max(logged.seconds.back(), seconds.is_number() ? seconds.get<double>() : 0.0), steps);
+  split_gaps(logged, number_of(run.facts, "step"), std::max(logged.seconds.back(), number_of(run.facts, "seconds")), steps);
   MeasuredRates rates;
   rates.from = shown;
-  rates.train = MeasuredRate{.resolution = steps.resolution, .per_second = static_cast<double>(steps.batch) / total};
+  const int64_t num_accelerators = machine.is_cpu ? 1 : machine.ranks;
+  rates.train = MeasuredRate{.resolution = steps.resolution,
+                             .per_second = static_cast<double>(steps.batch) / total / static_cast<double>(num_accelerators)};
+  if (machine.ranks > num_accelerators) {
+    rates.notes.push_back(fmt::format("the {} ranks of the measured run, on processors, count as one accelerator", machine.ranks));
+  }
   rates.steps = steps;
   return rates;
-}
-
-double number_of(const Json& object, const char* key) {
-  const auto value = object.find(key);
-  return value != object.end() && value->is_number() ? value->get<double>() : 0;
 }
 
 Result<Json> read_json(const Location& place) {

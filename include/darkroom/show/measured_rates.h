@@ -11,7 +11,8 @@
 namespace darkroom {
 
 /// What a training run or a job of ours measured, by what lies at an address of any store:
-/// - a run folder (run.json, metrics.jsonl): the speed of training, and where the time went. Its machine counts as one accelerator;
+/// - a run folder (run.json, metrics.jsonl): the speed of training, and where the time went. Each rank on a GPU
+///   counts as one accelerator, ranks on processors together as one, with a note;
 /// - the folder of a download job (_summary.json): share of good rows, bytes of a picture; rows a second of its last run (_speed.json);
 /// - a file NAME.json that `download` or `process` wrote as --json-summary: rows a second and the share of good rows.
 /// Errors: kInvalidArgument (an address of nothing), kNotFound (nothing there that was measured), kFailedPrecondition (a run of the

@@ -28,7 +28,7 @@ class MeasuredRun : public testing::Test {
             {"component", "unet"},
             {"step", 10},
             {"seconds", seconds},
-            {"starts", {{{"step", 0}, {"cores", 2}}}},
+            {"starts", {{{"step", 0}, {"device", "cpu"}, {"cores", 2}, {"threads", 1}, {"ranks", 1}}}},
             {"recipe",
              {{"data", {{"resolution", 64}}},
               {"batch", {{"global", 8}, {"micro", 2}}},
@@ -41,13 +41,13 @@ class MeasuredRun : public testing::Test {
                .dump() +
            "\n";
   }
-  void write_run(const std::string& name) {
+  void write_run(const std::string& name, int log_every = 1, double logging = 0.01) {
     double seconds = 3;
     std::string lines;
     for (int step = 1; step <= 10; ++step) {
       const double total = step == 1 ? 0.9 : 0.5;
-      seconds += total + (step == 1 ? 0 : 0.01);
-      lines += line(step, total, seconds);
+      seconds += total + (step == 1 ? 0 : logging);
+      lines += step == 1 || step % log_every == 0 ? line(step, total, seconds) : "";
       seconds += step % 4 == 0 ? 2 : 0;
     }
     write(name + "/metrics.jsonl", lines);
@@ -77,6 +77,52 @@ TEST_F(MeasuredRun, knows_where_its_time_went) {
   EXPECT_NEAR(steps.pass_seconds, 0.4, 1e-9);
   EXPECT_NEAR(steps.between_seconds, 0.01, 1e-9);
   EXPECT_NEAR(steps.save_seconds, 2, 1e-9);
+}
+
+// With no time between the steps: where every two lines have a checkpoint between them, nothing tells the two apart.
+TEST_F(MeasuredRun, has_the_same_checkpoints_however_often_it_was_logged) {
+  for (const int log_every : {1, 2, 3, 4, 7, 10}) {
+    write_run("run", log_every, 0);
+    const auto rates = of_run("run");
+    ASSERT_TRUE(rates.is_ok()) << rates.status().to_string();
+    EXPECT_NEAR(rates->steps->between_seconds, 0, 1e-9) << log_every;
+    EXPECT_NEAR(rates->steps->save_seconds, 2, 1e-9) << log_every;
+  }
+}
+
+TEST_F(MeasuredRun, computes_as_many_passes_side_by_side_as_training_does) {
+  const auto of_start = [&](const nlohmann::json& start, int workers) {
+    write_run("run");
+    nlohmann::json other = facts(30);
+    other["starts"] = {{{"device", "cuda"}, {"cores", 64}, {"threads", 1}, {"ranks", 1}}, start};  // The last one counts.
+    other["recipe"]["runtime"]["workers"] = workers;
+    write("run/run.json", other.dump());
+    return of_run("run").value();
+  };
+  const auto start = [](const char* device, int ranks) {
+    return nlohmann::json{{"device", device}, {"cores", 8}, {"threads", 2}, {"ranks", ranks}};
+  };
+  EXPECT_EQ(of_start(start("cuda", 1), 0).steps->workers, 1);
+  EXPECT_EQ(of_start(start("cuda:0", 1), 3).steps->workers, 1);  // A GPU computes one pass at a time, whatever the recipe says.
+  EXPECT_EQ(of_start(start("cpu", 1), 0).steps->workers, 4);
+  EXPECT_EQ(of_start(start("cpu", 1), 3).steps->workers, 3);
+  EXPECT_EQ(of_start(start("cpu", 2), 0).steps->workers, 4);  // Two each.
+  EXPECT_EQ(of_start(start("cuda", 4), 0).steps->workers, 4);
+}
+
+TEST_F(MeasuredRun, of_several_ranks_counts_as_as_many_gpus_or_says_what_it_assumes) {
+  for (const char* device : {"cuda", "cpu"}) {
+    write_run("run");
+    nlohmann::json other = facts(30);
+    other["starts"] = {{{"device", device}, {"cores", 8}, {"threads", 1}, {"ranks", 4}}};
+    write("run/run.json", other.dump());
+    const auto rates = of_run("run");
+    ASSERT_TRUE(rates.is_ok()) << rates.status().to_string();
+    const bool is_gpu = std::string(device) == "cuda";
+    EXPECT_NEAR(rates->train->per_second, is_gpu ? 4 : 16, 1e-9);
+    ASSERT_EQ(rates->notes.size(), is_gpu ? 0U : 1U);
+    EXPECT_TRUE(is_gpu || rates->notes[0].find("4 ranks") != std::string::npos) << rates->notes[0];
+  }
 }
 
 TEST_F(MeasuredRun, is_the_same_on_another_store) {
@@ -130,7 +176,9 @@ TEST_F(MeasuredRun, that_says_too_little_is_refused_with_the_reason) {
 
 TEST_F(MeasuredRun, of_one_step_is_a_measurement_too) {
   write("run/metrics.jsonl", line(1, 0.5, 4));
-  write("run/run.json", facts(6).dump());
+  nlohmann::json one_step = facts(6);
+  one_step["step"] = 1;
+  write("run/run.json", one_step.dump());
   const auto rates = of_run("run");
   ASSERT_TRUE(rates.is_ok()) << rates.status().to_string();
   EXPECT_NEAR(rates->train->per_second, 16, 1e-9);

@@ -142,6 +142,11 @@ void SliceDesk::remove_wake(int event) {
   wakes_.erase(event);
 }
 
+size_t SliceDesk::num_wakes() const {
+  const std::lock_guard lock(mutex_);
+  return wakes_.size();
+}
+
 void SliceDesk::wake_links_locked() const {
   for (const int event : wakes_) {
     eventfd_write(event, 1);

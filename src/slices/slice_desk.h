@@ -57,6 +57,7 @@ class SliceDesk {
   /// An event that is written to when there is something to ask for, until `remove_wake`.
   void add_wake(int event);
   void remove_wake(int event);
+  size_t num_wakes() const;
   /// Errors: kFailedPrecondition (it encodes otherwise than the others).
   Status join(const std::string& name, const EncoderWelcome& welcome);
   /// What the encoder of a connection that has joined says that it did meanwhile.

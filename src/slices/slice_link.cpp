@@ -182,12 +182,12 @@ class SliceLink::Talk {
       if (!is_endless && left <= 0) {
         return said_nothing();
       }
-      pollfd watched[2] = {{socket_, static_cast<short>(events), 0}, {link_.wake_, POLLIN, 0}};
+      pollfd watched[2] = {{socket_, static_cast<short>(events), 0}, {link_.wake_.descriptor(), POLLIN, 0}};
       if (poll(watched, 2, static_cast<int>(left)) < 0 && errno != EINTR) {
         return Status::unavailable(fmt::format("waiting for {} failed:", names().a_peer()), std::generic_category().message(errno));
       }
       eventfd_t count = 0;
-      const bool is_woken = (watched[1].revents & POLLIN) != 0 && eventfd_read(link_.wake_, &count) == 0;
+      const bool is_woken = (watched[1].revents & POLLIN) != 0 && eventfd_read(link_.wake_.descriptor(), &count) == 0;
       if (watched[0].revents != 0) {
         return static_cast<int>(watched[0].revents);
       }
@@ -365,14 +365,27 @@ class SliceLink::Talk {
   Clock::time_point last_word_{};
 };
 
-SliceLink::SliceLink(EncoderAddress address, const SliceFleetOptions& options, const SliceReader& read, SliceDesk& desk)
-    : address_(std::move(address)), options_(options), read_(read), desk_(desk), wake_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
-  if (wake_ < 0) {
+WakeEvent::WakeEvent(SliceDesk& desk) : desk_(desk), descriptor_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
+  if (descriptor_ < 0) {
     throw std::system_error(errno, std::generic_category());
   }
-  desk_.add_wake(wake_);
+  try {
+    desk_.add_wake(descriptor_);
+  } catch (...) {
+    ::close(descriptor_);
+    throw;
+  }
+}
+
+WakeEvent::~WakeEvent() {
+  desk_.remove_wake(descriptor_);
+  ::close(descriptor_);
+}
+
+SliceLink::SliceLink(EncoderAddress address, const SliceFleetOptions& options, const SliceReader& read, SliceDesk& desk)
+    : address_(std::move(address)), options_(options), read_(read), desk_(desk), wake_(desk) {
   thread_ = std::jthread([this](const std::stop_token& stop) {
-    const std::stop_callback wake(stop, [this] { eventfd_write(wake_, 1); });
+    const std::stop_callback wake(stop, [this] { eventfd_write(wake_.descriptor(), 1); });
     run(stop);
   });
 }
@@ -380,8 +393,6 @@ SliceLink::SliceLink(EncoderAddress address, const SliceFleetOptions& options, c
 SliceLink::~SliceLink() {
   thread_.request_stop();
   thread_.join();
-  desk_.remove_wake(wake_);
-  ::close(wake_);
 }
 
 // An encoder that is not there yet is no news; one that turns this trainer away is, once.

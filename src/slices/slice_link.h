@@ -13,6 +13,21 @@
 
 namespace darkroom {
 
+/// An event that the desk writes to when there is something to ask for, as long as this lives. Errors: std::system_error.
+class WakeEvent {
+ public:
+  explicit WakeEvent(SliceDesk& desk);
+  ~WakeEvent();
+  WakeEvent(const WakeEvent&) = delete;
+  WakeEvent& operator=(const WakeEvent&) = delete;
+
+  int descriptor() const { return descriptor_; }
+
+ private:
+  SliceDesk& desk_;
+  const int descriptor_;
+};
+
 /// The way to one encoder, on a thread of its own: connects, asks for what lies on the desk, and connects again when the encoder is lost.
 class SliceLink {
  public:
@@ -36,7 +51,7 @@ class SliceLink {
   const SliceFleetOptions& options_;
   const SliceReader& read_;
   SliceDesk& desk_;
-  const int wake_;
+  const WakeEvent wake_;
   std::atomic<bool> is_joined_ = false;
   bool was_refused_ = false;  // Said once.
   std::jthread thread_;       // Last: it uses all above.

@@ -251,6 +251,16 @@ class SliceServer::Loop {
     return ((events & (POLLIN | POLLHUP | POLLERR)) == 0 || connection.read()) && (!connection.wants_to_write() || connection.write());
   }
 
+  /// Takes the descriptor, also when it throws.
+  std::unique_ptr<SliceConnection> connect(int descriptor) {
+    try {
+      return std::make_unique<SliceConnection>(++num_accepted_, descriptor, options_, *workers_);
+    } catch (...) {
+      ::close(descriptor);
+      throw;
+    }
+  }
+
   void accept_one() {
     const int descriptor = accept4(listener_, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK);
     if (descriptor < 0) {
@@ -265,7 +275,7 @@ class SliceServer::Loop {
       return;
     }
     const bool is_full = connections_.size() >= most;
-    connections_.push_back(std::make_unique<SliceConnection>(++num_accepted_, descriptor, options_, *workers_));
+    connections_.push_back(connect(descriptor));
     if (is_full) {
       connections_.back()->refuse(
           Status::unavailable(fmt::format("the {} serves as many {}s as it may, connections:", options_.names.peer, options_.names.asker),

@@ -3,6 +3,7 @@
 #include <exception>
 #include <utility>
 
+#include "darkroom/core/log.h"
 #include "frames.h"
 #include "handshake.h"
 
@@ -64,6 +65,20 @@ SliceServerCounts SliceWorkers::counts() const {
   return counts;
 }
 
+// A slice that was made may find no memory for its way out: its asker is told so in few words.
+void SliceWorkers::answer_whatever_comes(int worker, const SliceJob& job) {
+  try {
+    try {
+      done_(job.connection, answer(worker, job));
+    } catch (const std::exception& failure) {
+      done_(job.connection, frame_of(job, Status::resource_exhausted("a slice could not be sent:", failure.what())));
+    }
+  } catch (const std::exception& failure) {
+    // Not even for that: the asker's own time-out is left.
+    log_error("a slice, and that it could not be sent, was lost: {}", failure.what());
+  }
+}
+
 // An exception is the slice's failure: a worker is a boundary.
 std::string SliceWorkers::answer(int worker, const SliceJob& job) {
   const auto start = Clock::now();
@@ -80,6 +95,10 @@ std::string SliceWorkers::answer(int worker, const SliceJob& job) {
     counts_.rows += made.is_ok() ? static_cast<int64_t>(job.rows.size()) : 0;
     counts_.busy_seconds += duration<double>(Clock::now() - start).count();
   }
+  return frame_of(job, made);
+}
+
+std::string SliceWorkers::frame_of(const SliceJob& job, const Result<std::string>& made) const {
   const SliceServerCounts now = counts();
   std::string body;
   for (const uint64_t number : {job.slice, microseconds(now.seconds), microseconds(now.busy_seconds), static_cast<uint64_t>(now.rows)}) {
@@ -97,8 +116,7 @@ void SliceWorkers::run(int worker, const std::stop_token& stop) {
     ++num_busy_;
     last_progress_ = Clock::now();
     lock.unlock();
-    std::string frame = answer(worker, job);
-    done_(job.connection, std::move(frame));  // Before this worker is idle: a drain sends what was made.
+    answer_whatever_comes(worker, job);  // Before this worker is idle: a drain sends what was made.
     lock.lock();
     --num_busy_;
     last_progress_ = Clock::now();

@@ -11,6 +11,7 @@
 #include <thread>
 #include <vector>
 
+#include "darkroom/core/result.h"
 #include "darkroom/slices/slice_server.h"
 
 namespace darkroom {
@@ -48,7 +49,9 @@ class SliceWorkers {
   using Clock = std::chrono::steady_clock;
 
   void run(int worker, const std::stop_token& stop);
+  void answer_whatever_comes(int worker, const SliceJob& job);
   std::string answer(int worker, const SliceJob& job);
+  std::string frame_of(const SliceJob& job, const Result<std::string>& made) const;
 
   const SliceMaker make_;
   const Done done_;

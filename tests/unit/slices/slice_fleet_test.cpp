@@ -6,13 +6,18 @@
 #include <atomic>
 #include <condition_variable>
 #include <cstdlib>
+#include <filesystem>
 #include <future>
+#include <iterator>
 #include <mutex>
+#include <system_error>
 #include <thread>
 
 #include "darkroom/files/file_system.h"
 #include "slice_talk.h"
 #include "slices/slice_desk.h"
+#include "slices/slice_link.h"
+#include "support/no_new_threads.h"
 #include "support/stub_dns.h"
 #include "support/temporary_folder.h"
 
@@ -401,6 +406,25 @@ TEST(slice_fleet, refuses_addresses_and_times_that_make_no_sense) {
   options = fleet_options("a:1");
   options.resolver.num_tries = 0;
   EXPECT_THAT(SliceFleet::open(options, read_text).status().message(), HasSubstr("num_tries"));
+}
+
+size_t num_open_files() {
+  return static_cast<size_t>(std::distance(std::filesystem::directory_iterator("/proc/self/fd"), std::filesystem::directory_iterator()));
+}
+
+TEST(slice_link, keeps_nothing_where_its_thread_cannot_start) {
+  SliceFleetOptions options;
+  options.encoders = "127.0.0.1:1";
+  const SliceReader read = read_text;
+  SliceDesk desk(options);
+  const EncoderAddress address{.host = "127.0.0.1", .port = "1"};
+  const size_t before = num_open_files();
+  {
+    const NoNewThreads none;
+    EXPECT_THROW(SliceLink(address, options, read, desk), std::system_error);
+  }
+  EXPECT_EQ(num_open_files(), before);
+  EXPECT_EQ(desk.num_wakes(), 0U);
 }
 
 }  // namespace

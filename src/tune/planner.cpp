@@ -82,7 +82,7 @@ std::vector<TrialSettings> drawn_trials(const TrialQuestion& question) {
     for (int64_t trial = 0; trial < num_drawn; ++trial) {
       TrialSettings& settings = candidates.emplace_back();
       for (size_t i = 0; i < draws.size(); ++i) {
-        settings.emplace_back(question.axes[i].key, question.axes[i].value_at(draws[i].share(trial)));
+        settings.emplace_back(question.axes[i].key, question.axes[i].value_at(draws[i].share(trial), num_drawn));
       }
     }
   }

@@ -62,10 +62,33 @@ Status read_range(std::string_view values, size_t dots, std::string_view text, S
   return {};
 }
 
-// Three digits that count, so that a recipe stays readable; never beyond the ends.
-double rounded(double value, double low, double high) {
-  return std::clamp(number_of(fmt::format("{:.3g}", value)).value_or(value), low, high);
-}
+/// Three digits that count, so that a recipe stays readable, and more where numbers `width` apart must stay apart.
+class Rounding {
+ public:
+  Rounding(double value, double width) : value_(value) {
+    if (value != 0) {
+      const int first = decade(value);
+      digits_ = std::clamp(first - decade(width / 2) + 1, kFewestDigits, kMostDigits);
+      unit_ = std::pow(10, first - digits_ + 1);
+    }
+  }
+  double rounded() const { return rounded(value_); }
+  // The nearest such number in [begin, end), which is as wide as was said; one at its edge where the digits of a double do not hold one.
+  double rounded_within(double begin, double end) const {
+    const double nearest = rounded();
+    return nearest < begin ? rounded(nearest + unit_) : nearest >= end ? rounded(nearest - unit_) : nearest;
+  }
+
+ private:
+  static constexpr int kFewestDigits = 3, kMostDigits = 17;
+
+  static int decade(double value) { return static_cast<int>(std::floor(std::log10(std::abs(value)))); }
+  double rounded(double value) const { return number_of(fmt::format("{:.{}e}", value, digits_ - 1)).value_or(value); }
+
+  double value_;
+  int digits_ = kFewestDigits;
+  double unit_ = 0;
+};
 
 }  // namespace
 
@@ -113,7 +136,11 @@ std::string SearchAxis::to_text() const {
   return fmt::format("{}={}", key, fmt::join(values, ","));
 }
 
-std::string SearchAxis::value_at(double share) const {
+double SearchAxis::number_at(double share) const {
+  return is_log ? std::exp(std::log(low) * (1 - share) + std::log(high) * share) : low + share * (high - low);
+}
+
+std::string SearchAxis::value_at(double share, int64_t num_parts) const {
   if (!is_range()) {
     const auto index = static_cast<size_t>(share * static_cast<double>(values.size()));
     return values[std::min(index, values.size() - 1)];
@@ -125,8 +152,9 @@ std::string SearchAxis::value_at(double share) const {
         is_log ? std::exp(std::log(std::max(first, 0.5)) * (1 - share) + std::log(last) * share) : first + share * (last - first);
     return setting_number(std::clamp(std::round(at), low, high));
   }
-  const double at = is_log ? std::exp(std::log(low) * (1 - share) + std::log(high) * share) : low + share * (high - low);
-  return setting_number(rounded(at, low, high));
+  const auto parts = static_cast<double>(num_parts);
+  const double part = std::floor(share * parts), begin = number_at(part / parts), end = number_at((part + 1) / parts);
+  return setting_number(std::clamp(Rounding(number_at(share), end - begin).rounded_within(begin, end), low, high));
 }
 
 std::vector<std::string> SearchAxis::grid_values(int64_t points) const {
@@ -136,11 +164,12 @@ std::vector<std::string> SearchAxis::grid_values(int64_t points) const {
   std::vector<std::string> grid;
   for (int64_t i = 0; i < points; ++i) {
     const double share = points == 1 ? 0.5 : static_cast<double>(i) / static_cast<double>(points - 1);
-    const double at = is_log ? std::exp(std::log(low) * (1 - share) + std::log(high) * share) : low + share * (high - low);
+    const double at = number_at(share);
+    const double gap = points == 1 ? high - low : at - number_at(share - 1 / static_cast<double>(points - 1));
     const double inside = i == 0 && points > 1            ? low
                           : i == points - 1 && points > 1 ? high
                           : is_whole                      ? std::round(at)
-                                                          : rounded(at, low, high);
+                                                          : std::clamp(Rounding(at, gap).rounded(), low, high);
     const std::string value = setting_number(inside);
     if (std::find(grid.begin(), grid.end(), value) == grid.end()) {
       grid.push_back(value);

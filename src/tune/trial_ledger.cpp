@@ -118,11 +118,17 @@ Json to_json(const StageEnd& end) {
     json["loss"] = result.loss;
   }
   json.update(Json{{"step", end.step}, {"seconds", end.seconds}, {"peak_bytes", end.peak_bytes}});
+  if (end.num_sharing > 0) {
+    json["sharing"] = end.num_sharing;
+  }
   if (!end.reason.empty()) {
     json["reason"] = end.reason;
   }
   return json;
 }
+
+// Lines of earlier programs have none.
+int64_t take_sharing(LineFields& fields) { return fields.has("sharing") ? fields.whole("sharing") : 0; }
 
 bool take_end(LineFields& fields, const Stage& stage, StageEnd& end) {
   const std::string outcome = fields.text("outcome");
@@ -135,6 +141,7 @@ bool take_end(LineFields& fields, const Stage& stage, StageEnd& end) {
   end.step = fields.whole("step");
   end.seconds = fields.number("seconds");
   end.peak_bytes = fields.whole("peak_bytes");
+  end.num_sharing = take_sharing(fields);
   end.reason = fields.has("reason") ? fields.text("reason") : "";
   return fields.is_readable();
 }
@@ -146,10 +153,10 @@ bool take_stage(LineFields& fields, bool is_end, TuneRecord& record) {
       stage.rung >= static_cast<int64_t>(record.plan->rungs.size())) {
     return false;
   }
-  std::erase(record.unfinished, stage);
+  std::erase_if(record.unfinished, [&](const BegunStage& begun) { return begun.stage == stage; });
   if (!is_end) {
-    record.unfinished.push_back(stage);
-    return true;
+    record.unfinished.push_back({.stage = stage, .num_sharing = take_sharing(fields)});
+    return fields.is_readable();
   }
   const bool is_new = std::none_of(record.ends.begin(), record.ends.end(), [&](const StageEnd& end) { return end.result.stage == stage; });
   return is_new && take_end(fields, stage, record.ends.emplace_back());
@@ -299,8 +306,12 @@ Status TrialLedger::add_speed(const SpeedRecord& speed, double spent_seconds) {
 
 Status TrialLedger::add_plan(const TunePlan& plan, double spent_seconds) { return append(to_json(plan), spent_seconds); }
 
-Status TrialLedger::add_begin(const Stage& stage, double spent_seconds) {
-  return append({{"event", "begin"}, {"trial", stage.trial}, {"rung", stage.rung}}, spent_seconds);
+Status TrialLedger::add_begin(const BegunStage& begun, double spent_seconds) {
+  Json line = {{"event", "begin"}, {"trial", begun.stage.trial}, {"rung", begun.stage.rung}};
+  if (begun.num_sharing > 0) {
+    line["sharing"] = begun.num_sharing;
+  }
+  return append(std::move(line), spent_seconds);
 }
 
 Status TrialLedger::add_end(const StageEnd& end, double spent_seconds) { return append(to_json(end), spent_seconds); }

@@ -14,6 +14,11 @@ namespace {
 
 constexpr double kSecondsPerHour = 3600;
 
+// Of a time that trials of one machine shared.
+double machine_hours(double seconds, int64_t num_sharing, const ReportInputs& inputs) {
+  return seconds / kSecondsPerHour / static_cast<double>(num_sharing > 0 ? num_sharing : inputs.num_sharing);
+}
+
 // The ends of one trial's stages, in the order of the rungs.
 std::vector<StageEnd> ends_of(const TuneRecord& record, int64_t trial) {
   std::vector<StageEnd> ends;
@@ -33,7 +38,7 @@ std::string state_of(const TuneRecord& record, int64_t trial, const TrialReport&
     return "finished";
   }
   const bool is_begun =
-      std::any_of(record.unfinished.begin(), record.unfinished.end(), [=](const Stage& stage) { return stage.trial == trial; });
+      std::any_of(record.unfinished.begin(), record.unfinished.end(), [=](const BegunStage& begun) { return begun.stage.trial == trial; });
   const auto chosen = trials_of_rung(record.plan->rungs, static_cast<int64_t>(record.plan->trials.size()), record.results(), next);
   const bool goes_on = !chosen.has_value() || std::find(chosen->begin(), chosen->end(), trial) != chosen->end();
   if (!goes_on) {
@@ -42,12 +47,24 @@ std::string state_of(const TuneRecord& record, int64_t trial, const TrialReport&
   return is_begun || report.rung >= 0 ? "cut by the budget" : "not begun";
 }
 
+// What a stage that was cut has cost until then: it has no end that tells.
+void add_unfinished(const BegunStage& begun, const TunePlan& plan, const ReportInputs& inputs, TrialReport& report) {
+  const TrialCurve& curve = inputs.curves[static_cast<size_t>(begun.stage.trial)];
+  const auto before =
+      begun.stage.rung == 0 ? std::nullopt : curve.at(rung_step(plan.rungs[static_cast<size_t>(begun.stage.rung) - 1], report.full_steps));
+  const double seconds = std::max(0.0, curve.seconds - (before ? before->seconds : 0));
+  report.step = std::max(report.step, curve.last_step);
+  report.seconds += seconds;
+  report.machine_hours += machine_hours(seconds, begun.num_sharing, inputs);
+}
+
 TrialReport report_trial(const TuneRecord& record, const ReportInputs& inputs, int64_t trial) {
   const PlannedTrial& planned = record.plan->trials[static_cast<size_t>(trial)];
   const TrialCurve& curve = inputs.curves[static_cast<size_t>(trial)];
   TrialReport report{.name = trial_name(trial), .settings = planned.settings, .batch = planned.batch, .full_steps = planned.full_steps};
   for (const StageEnd& end : ends_of(record, trial)) {
     report.seconds += end.seconds;
+    report.machine_hours += machine_hours(end.seconds, end.num_sharing, inputs);
     report.peak_bytes = std::max(report.peak_bytes, end.peak_bytes);
     report.step = std::max(report.step, end.step);
     report.reason = end.reason;
@@ -56,9 +73,13 @@ TrialReport report_trial(const TuneRecord& record, const ReportInputs& inputs, i
       report.loss = end.result.loss;
     }
   }
+  for (const BegunStage& begun : record.unfinished) {
+    if (begun.stage.trial == trial) {
+      add_unfinished(begun, *record.plan, inputs, report);
+    }
+  }
   report.samples = report.step * report.batch;
   report.images_per_second = curve.images_per_second;
-  report.machine_hours = report.seconds / kSecondsPerHour / static_cast<double>(inputs.num_workers);
   report.dollars = report.machine_hours * inputs.price.dollars_per_hour;
   report.kilowatt_hours = report.machine_hours * inputs.price.watts / 1000;
   report.curve = curve.validations;
@@ -99,7 +120,7 @@ std::vector<CostPoint> report_costs(const TuneRecord& record, const ReportInputs
   for (int64_t trial = 0; trial < static_cast<int64_t>(record.plan->trials.size()); ++trial) {
     double hours = 0;
     for (const StageEnd& end : ends_of(record, trial)) {
-      hours += end.seconds / kSecondsPerHour / static_cast<double>(inputs.num_workers);
+      hours += machine_hours(end.seconds, end.num_sharing, inputs);
       if (end.result.outcome == StageOutcome::kScored) {
         costs.push_back({.trial = trial,
                          .rung = end.result.stage.rung,

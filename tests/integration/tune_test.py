@@ -14,6 +14,7 @@ from workbench import PROGRAM, ROOT, Workbench, children, is_alive, read_losses,
 
 ROWS = 24
 BATCH = 4
+STEPS = 8  # Of a trial of a grid.
 PATIENCE = 300  # Seconds until a process that makes no progress is given up.
 
 
@@ -125,6 +126,12 @@ def a_search_ends_with_a_report_and_a_recipe_that_train_takes() -> None:
     require(kept == [report["best"]], "checkpoints are kept of the best trial alone", kept)
 
 
+def within(command: list[str], minutes: object) -> list[str]:
+    """The command with another budget."""
+    place = command.index("--budget") + 1
+    return [*command[:place], str(minutes), *command[place + 1 :]]
+
+
 def summary_trial(summary: dict) -> int:
     return int(summary["best"]["name"].removeprefix("trial-"))
 
@@ -173,6 +180,7 @@ def a_killed_search_loses_no_finished_trial_and_repeats_none() -> None:
 def a_trial_of_a_dead_search_is_waited_for() -> None:
     one = bench()
     folder = one.folder_of("held")
+    run(*within(one.halving("held"), "0.0001"), expect=1)  # A search of this folder, which began no trial.
     first = folder / "trials" / "trial-000"
     first.mkdir(parents=True)
     held = os.open(first, os.O_RDONLY)
@@ -245,16 +253,67 @@ def trials_that_fail_cost_themselves() -> None:
     require(not (one.folder_of("diverging") / "best.toml").exists(), "there is no best recipe")
 
 
+# Trial 1 stops one step before its end, as one does that the end of the budget cuts there: a checkpoint, and 143 when it is asked to stop.
+CUTTING = """#!/bin/sh
+case "$*" in
+*trials/trial-001*) ;;
+*) exec "$@" ;;
+esac
+for word; do
+  shift
+  test "$before" = --stop-at && word=$((word - 1))
+  before=$word
+  set -- "$@" "$word"
+done
+"$@" &
+trial=$!
+trap 'asked=1; kill -TERM $trial 2> /dev/null' TERM
+wait $trial
+wait $trial  # A signal ends the first one.
+while test -z "$asked"; do sleep 0.1; done
+exit 143
+"""
+
+
 def a_budget_is_kept_and_a_larger_one_goes_on() -> None:
     one = bench()
     folder = one.folder_of("budget")
-    command = one.command("budget", "--strategy", "random", "--trials", 2, "--samples", 100 * BATCH, "--set-range", "optimizer.lr=1e-4..1e-2:log")
-    tiny = [word if word != "60" else "0.0001" for word in command]  # Six milliseconds.
-    said = run(*tiny, expect=1).stderr
+    command = one.command("budget", "--strategy", "grid", "--samples", STEPS * BATCH, "--set-range", "optimizer.lr=1e-3,1e-2")
+    said = run(*within(command, "0.0001"), expect=1).stderr  # Six milliseconds.
     require("no trial has a score" in said and ends(folder) == {}, "nothing is scored within no time", said[-800:])
     require(ledger(folder)[-1] | {"spent_seconds": 0} == {"event": "close", "why": "budget", "spent_seconds": 0}, "the ledger tells why", ledger(folder)[-1])
     small = [*command, "--set-range", "ema.decay=0,0.9"]
     require("search.space" in run(*small, expect=1).stderr, "another space")
+
+
+def what_the_end_of_a_budget_cut_goes_on_from_its_checkpoint() -> None:
+    one = bench()
+    folder = one.folder_of("cut")
+    launcher = pathlib.Path(one.path("cutting"))
+    launcher.write_text(CUTTING)
+    launcher.chmod(0o755)
+    command = one.command("cut", "--strategy", "grid", "--samples", STEPS * BATCH, "--set-range", "optimizer.lr=1e-3,1e-2")
+    cut = folder / "trials" / "trial-001" / "checkpoints" / f"step-{STEPS - 1:08d}" / "state.json"
+    minutes = 0.1
+    while not cut.exists():  # A slow machine wants a larger one.
+        require(minutes < 60, "the trial is not cut", ledger(folder)[-3:])
+        subprocess.run([str(PROGRAM), *within(command, minutes), "--launcher", str(launcher)], cwd=ROOT, stderr=subprocess.DEVNULL, timeout=PATIENCE + 60 * minutes)
+        minutes *= 2
+    require(sorted(ends(folder)) == [(0, 0)] and ledger(folder)[-1]["why"] == "budget", "the budget ended the second trial", ledger(folder)[-3:])
+    report = json.loads((folder / "report.json").read_text())
+    require([trial["state"] for trial in report["trials"]] == ["best", "cut by the budget"] and not report["is_complete"], "states", report["trials"])
+    require(report["trials"][1]["seconds"] > 0 and report["trials"][1]["machine_hours"] > 0, "what was cut took time, too", report["trials"][1])
+    # As if the first trial had taken a quarter of an hour a step: a whole one does not fit into an hour, the last step does.
+    path = folder / "trials.jsonl"
+    slow = [json.dumps(line | {"seconds": 900 * STEPS} if line["event"] == "end" else line) + "\n" for line in ledger(folder)]
+    path.write_text("".join(slow))
+    run(*within(command, 60 + ledger(folder)[-1]["spent_seconds"] / 60))
+    require(outcomes(folder)[(1, 0)][0] == "scored", "the larger budget ends it", ends(folder))
+    settings = json.loads((folder / "report.json").read_text())["trials"][1]["settings"]
+    changed = [*one.settings, f"schedule.max_steps={STEPS}", "samples.every_steps=0", *(f"{key}={value}" for key, value in settings.items())]
+    sets = [word for setting in changed for word in ("--set", setting)]
+    run("train", "recipes/tiny.toml", *one.data, *sets, "--output", one.path("uncut"))
+    require(read_losses(one.path("uncut")) == read_losses(str(folder / "trials" / "trial-001")), "losses differ from an undisturbed run's")
 
 
 def a_launcher_that_cannot_be_started_ends_the_search() -> None:
@@ -279,6 +338,15 @@ def speeds_and_lengths_are_measured_where_nothing_is_given() -> None:
     require(not any((folder / "speed").glob("*/")), "runs that measured are removed")
 
 
+def a_folder_of_something_else_stays_as_it_is() -> None:
+    with temporary_folder() as folder:
+        recipe = (ROOT / "recipes" / "tiny.toml").read_bytes() + b"# The user's own.\n"
+        (folder / "recipe.toml").write_bytes(recipe)
+        said = run("tune", folder / "recipe.toml", "--data", "nowhere", "--model", "nomodel", "--workers", "1", "--output", folder, "--budget", "1", expect=1).stderr
+        require("new folder" in said and str(folder / "recipe.toml") in said, "the message names what is there", said[-600:])
+        require(os.listdir(folder) == ["recipe.toml"] and (folder / "recipe.toml").read_bytes() == recipe, "a user's recipe was replaced")
+
+
 def what_cannot_be_tuned_is_refused_before_anything_is_written() -> None:
     with temporary_folder() as folder:
         common = ["tune", "recipes/tiny.toml", "--data", "latents", "--model", "models/tiny"]
@@ -287,6 +355,7 @@ def what_cannot_be_tuned_is_refused_before_anything_is_written() -> None:
             (["--set-range", "optimizer.lt=1,2"], "optimizer.lt", "optimizer.lr"),
             (["--set-range", "optimizer.lr=fast,slow"], "optimizer.lr", "fast"),
             (["--set-range", "optimizer.lr=1e-2..1e-5"], "optimizer.lr", "begins below"),
+            (["--set-range", "optimizer.lr=1e-3,0.001"], "optimizer.lr", "twice"),
             (["--set-range", "optimizer.lr=-1,1"], "optimizer.lr", "-1"),
             (["--set-range", "batch.global=1.5..2.5"], "batch.global", "whole"),
             (["--set-range", "schedule.kind=1..2"], "schedule.kind"),
@@ -324,8 +393,10 @@ if __name__ == "__main__":
                 another_search_in_the_folder_is_refused_with_what_differs,
                 trials_that_fail_cost_themselves,
                 a_budget_is_kept_and_a_larger_one_goes_on,
+                what_the_end_of_a_budget_cut_goes_on_from_its_checkpoint,
                 a_launcher_that_cannot_be_started_ends_the_search,
                 speeds_and_lengths_are_measured_where_nothing_is_given,
+                a_folder_of_something_else_stays_as_it_is,
                 what_cannot_be_tuned_is_refused_before_anything_is_written,
             ]
         )

@@ -30,6 +30,21 @@ nlohmann::ordered_json head_of(const TuneOptions& options, const std::vector<Sea
   return {{"search", search}, {"recipe", recipe_to_json(recorded_recipe(options.recipe))}};
 }
 
+// A recipe.toml or a report.html in a folder without a ledger is somebody's own.
+Status check_output(FileSystem& files, const std::string& output) {
+  DARKROOM_ASSIGN_OR_RETURN(const bool is_search, files.exists(join_path(output, kLedgerFile)));
+  DARKROOM_ASSIGN_OR_RETURN(const bool is_there, files.exists(output));
+  if (is_search || !is_there) {
+    return {};
+  }
+  DARKROOM_ASSIGN_OR_RETURN(const auto found, files.list(output));
+  if (found.empty()) {
+    return {};
+  }
+  return Status::failed_precondition("--output must be a new folder, an empty one or that of the same search; found in it:",
+                                     found.front().path);
+}
+
 nlohmann::json summary_of(const TuneReport& report) {
   int64_t scored = 0, failed = 0;
   for (const TrialReport& trial : report.trials) {
@@ -68,10 +83,13 @@ double Search::spent() const { return spent_before_ + std::chrono::duration<doub
 
 Status Search::open() {
   FileSystem& files = local_files();
-  DARKROOM_RETURN_IF_ERROR(files.create_folders(in_folder("trials")));
+  DARKROOM_RETURN_IF_ERROR(check_output(files, options_.output));
+  DARKROOM_RETURN_IF_ERROR(files.create_folders(options_.output));
   constexpr const char* kHeld = "another process is tuning in this folder; wait for it or take another --output:";
   DARKROOM_ASSIGN_OR_RETURN(lock_, lock_folder(files, options_.output, kHeld));
+  DARKROOM_RETURN_IF_ERROR(check_output(files, options_.output));  // Nobody else may begin a search here from now on.
   DARKROOM_ASSIGN_OR_RETURN(ledger_, TrialLedger::open(files, in_folder(kLedgerFile), head_of(options_, axes_)));
+  DARKROOM_RETURN_IF_ERROR(files.create_folders(in_folder("trials")));
   spent_before_ = record().spent_seconds;
   return write_file_atomic(files, in_folder(kBaseRecipeFile), recipe_to_toml(recorded_recipe(options_.recipe)));
 }
@@ -128,7 +146,7 @@ std::vector<std::string> Search::train_flags(const std::string& run_folder, int6
     }
   }
   std::vector<std::string> all = {"samples.every_steps=0", "checkpoint.keep_last=1", "checkpoint.keep_every=0"};
-  if (options_.num_workers > 1 && recipe.runtime.workers == 0) {
+  if (options_.num_workers > 1 && recipe.runtime.workers == 0) {  // Behind a launcher, too: it may put several trials on one machine.
     all.push_back("runtime.workers=1");
   }
   all.insert(all.end(), settings.begin(), settings.end());

@@ -66,6 +66,7 @@ class Search {
   Status stop_running();
   bool is_running(const Stage& stage) const;
   int64_t step_of(const Stage& stage) const;
+  int64_t steps_done(const Stage& stage) const;
   double predicted_seconds(const Stage& stage) const;
   double seconds_per_sample() const;
   void tell(const StageEnd& end) const;

@@ -7,6 +7,7 @@
 #include "darkroom/core/log.h"
 #include "darkroom/core/median.h"
 #include "darkroom/files/paths.h"
+#include "darkroom/nn/checkpoint_folder.h"
 #include "darkroom/stream/progress.h"
 #include "darkroom/train/run_files.h"
 #include "search.h"
@@ -39,12 +40,26 @@ bool Search::is_running(const Stage& stage) const {
   return std::any_of(running_.begin(), running_.end(), [&](const Running& running) { return running.stage == stage; });
 }
 
+// Where its first step begins: behind the rung before, or behind the newest checkpoint of a start that was cut.
+int64_t Search::steps_done(const Stage& stage) const {
+  const int64_t before = stage.rung == 0 ? 0 : step_of({stage.trial, stage.rung - 1});
+  const auto& unfinished = record().unfinished;
+  if (std::none_of(unfinished.begin(), unfinished.end(), [&](const BegunStage& begun) { return begun.stage == stage; })) {
+    return before;
+  }
+  const auto places = list_checkpoints(local_files(), join_path(trial_folder(options_.output, stage.trial), kRunCheckpointsFolder));
+  int64_t newest = before;  // The trial itself tells what is wrong with a folder that cannot be listed.
+  for (const CheckpointPlace& place : places.is_ok() ? *places : std::vector<CheckpointPlace>()) {
+    newest = std::max(newest, place.step);
+  }
+  return std::min(newest, step_of(stage));
+}
+
 // By the speeds that were measured, and by how wrong they were for the stages that ended here; 0: nothing is known.
 double Search::predicted_seconds(const Stage& stage) const {
   const PlannedTrial& trial = plan().trials[static_cast<size_t>(stage.trial)];
   const double rate = images_per_second(trial.batch);
-  const int64_t steps_before = stage.rung == 0 ? 0 : step_of({stage.trial, stage.rung - 1});
-  const double samples = static_cast<double>(step_of(stage) - steps_before) * static_cast<double>(trial.batch);
+  const double samples = static_cast<double>(step_of(stage) - steps_done(stage)) * static_cast<double>(trial.batch);
   if (rate <= 0) {
     return samples * seconds_per_sample();
   }
@@ -73,7 +88,7 @@ Status Search::start_stage(const Stage& stage, double predicted) {
   }
   const std::string folder = trial_folder(options_.output, stage.trial);
   DARKROOM_RETURN_IF_ERROR(await_dead_trial(folder));
-  DARKROOM_RETURN_IF_ERROR(ledger_->add_begin(stage, spent()));
+  DARKROOM_RETURN_IF_ERROR(ledger_->add_begin({.stage = stage, .num_sharing = options_.num_sharing()}, spent()));
   DARKROOM_ASSIGN_OR_RETURN(auto process,
                             TrialProcess::start(options_.launcher, train_flags(folder, step_of(stage), settings), folder + ".log"));
   running_.push_back({stage, predicted, std::move(process)});
@@ -144,7 +159,10 @@ Result<StageEnd> Search::judge(const Running& running, const ChildEnd& end) cons
   const std::string metrics = join_path(trial_folder(options_.output, stage.trial), kRunMetricsFile);
   DARKROOM_ASSIGN_OR_RETURN(const TrialCurve curve, read_trial_curve(local_files(), metrics));
   const auto before = stage.rung == 0 ? std::nullopt : curve.at(step_of({stage.trial, stage.rung - 1}));
-  StageEnd judged{.result = {.stage = stage, .outcome = StageOutcome::kFailed}, .step = curve.last_step, .peak_bytes = end.peak_bytes};
+  StageEnd judged{.result = {.stage = stage, .outcome = StageOutcome::kFailed},
+                  .step = curve.last_step,
+                  .peak_bytes = end.peak_bytes,
+                  .num_sharing = options_.num_sharing()};
   // Earlier starts of this stage are in the run's own wall time, the program's loading is in the process's.
   judged.seconds = std::max(running.process->seconds(), curve.seconds - (before ? before->seconds : 0));
   if (end.exit_code != 0) {

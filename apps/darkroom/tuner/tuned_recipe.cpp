@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <set>
 #include <string_view>
 
 #include "darkroom/feed/dataset_files.h"
@@ -78,6 +79,20 @@ Status check_range(const Recipe& recipe, SearchAxis& axis, RecipeFieldKind kind)
   return {};
 }
 
+// Each in the recipe's own spelling: 1e-3 and 0.001 are one value.
+Status take_values(const Recipe& recipe, const std::string& text, SearchAxis& axis) {
+  std::set<std::string> seen;
+  for (std::string& value : axis.values) {
+    auto taken = taken_value(recipe, axis.key, value);
+    DARKROOM_RETURN_IF_ERROR(taken.status().with_context("--set-range " + text));
+    value = std::move(taken).value();
+    if (!seen.insert(value).second) {
+      return Status::invalid_argument(fmt::format("--set-range: the value {} comes twice, got:", value), text);
+    }
+  }
+  return {};
+}
+
 SearchAxis batch_axis(const Recipe& recipe) {
   SearchAxis axis{.key = "batch.global"};
   for (const int64_t eighths : {1, 2, 4, 8, 16}) {
@@ -129,11 +144,7 @@ Result<std::vector<SearchAxis>> read_search_axes(const Recipe& recipe, const std
     if (axis.is_range()) {
       DARKROOM_RETURN_IF_ERROR(check_range(recipe, axis, kind));
     }
-    for (std::string& value : axis.values) {
-      auto taken = taken_value(recipe, axis.key, value);
-      DARKROOM_RETURN_IF_ERROR(taken.status().with_context("--set-range " + text));
-      value = std::move(taken).value();
-    }
+    DARKROOM_RETURN_IF_ERROR(take_values(recipe, text, axis));
     axes.push_back(std::move(axis));
   }
   return axes;

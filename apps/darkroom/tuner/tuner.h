@@ -36,6 +36,8 @@ struct TuneOptions {
   std::vector<std::string> launcher = {};     ///< What runs a trial's command, which is added to these words; none: this program does.
   TunePrice price = {};
 
+  /// Trials that share one machine: behind a launcher each counts as on one of its own.
+  int64_t num_sharing() const { return launcher.empty() ? num_workers : 1; }
   Status validate() const;  ///< kInvalidArgument naming the first bad field.
 };
 

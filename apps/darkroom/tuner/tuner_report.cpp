@@ -30,7 +30,7 @@ Result<TuneReport> read_tune_report(const TuneOptions& options, const std::vecto
                       .base = own_settings(options.recipe, axes),
                       .price = options.price,
                       .budget_seconds = options.budget_seconds,
-                      .num_workers = options.num_workers};
+                      .num_sharing = options.num_sharing()};
   for (int64_t trial = 0; trial < static_cast<int64_t>(record.plan->trials.size()); ++trial) {
     DARKROOM_ASSIGN_OR_RETURN(TrialCurve curve,
                               read_trial_curve(local_files(), join_path(trial_folder(options.output, trial), kRunMetricsFile)));

@@ -28,12 +28,16 @@ struct SearchAxis {
   bool is_range() const { return values.empty(); }
   /// As parse_search_axis() takes it.
   std::string to_text() const;
-  /// The value at `share` in [0, 1) of the axis; of a range rounded to three digits that count.
-  std::string value_at(double share) const;
+  /// The value at `share` in [0, 1) of the axis; of a range rounded to three digits that count, or to as many more as keep it in its own
+  /// one of `num_parts` equal parts of the axis, so that values of two parts are two values.
+  std::string value_at(double share, int64_t num_parts) const;
   /// What a grid takes: the values, or `points` values of the range, its ends among them, each once.
   std::vector<std::string> grid_values(int64_t points) const;
 
   bool operator==(const SearchAxis&) const = default;
+
+ private:
+  double number_at(double share) const;  // Of a range of any numbers, not rounded.
 };
 
 /// Reads "key=a,b,c", or a range "key=1e-5..1e-2" with ":log", ":int" or ":int-log" behind it.

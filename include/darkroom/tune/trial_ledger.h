@@ -51,7 +51,14 @@ struct StageEnd {
   int64_t step = 0;         ///< Steps done by the trial; also of one that failed, as far as its log tells.
   double seconds = 0;       ///< Wall time of this stage, all its starts in this process.
   int64_t peak_bytes = 0;   ///< Largest resident size of its process.
+  int64_t num_sharing = 0;  ///< Trials that shared its machine, itself among them; 0: the ledger does not say.
   std::string reason = {};  ///< Of one that was not scored.
+};
+
+/// A stage that began and has not ended: it runs, or was cut by the budget or a stop.
+struct BegunStage {
+  Stage stage = {};
+  int64_t num_sharing = 0;  ///< As of StageEnd.
 };
 
 /// Everything that the ledger says.
@@ -60,9 +67,9 @@ struct TuneRecord {
   std::vector<SpeedRecord> speeds = {};
   std::optional<TunePlan> plan = {};
   std::vector<StageEnd> ends = {};
-  std::vector<Stage> unfinished = {};  ///< Begun and not ended.
-  double spent_seconds = 0;            ///< Of the budget.
-  bool is_out_of_budget = false;       ///< Its last start ended because nothing more fitted in.
+  std::vector<BegunStage> unfinished = {};
+  double spent_seconds = 0;       ///< Of the budget.
+  bool is_out_of_budget = false;  ///< Its last start ended because nothing more fitted in.
 
   std::vector<StageResult> results() const;
 };
@@ -80,7 +87,7 @@ class TrialLedger {
   /// Each appends a line and takes it into the record. `spent_seconds`: of the budget, until now.
   Status add_speed(const SpeedRecord& speed, double spent_seconds);
   Status add_plan(const TunePlan& plan, double spent_seconds);
-  Status add_begin(const Stage& stage, double spent_seconds);
+  Status add_begin(const BegunStage& begun, double spent_seconds);
   Status add_end(const StageEnd& end, double spent_seconds);
   /// This start of the search ends: nothing more fits into the budget, or it was stopped, or all is done.
   Status add_close(bool is_out_of_budget, double spent_seconds);

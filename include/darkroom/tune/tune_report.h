@@ -30,7 +30,7 @@ struct TrialReport {
   std::optional<double> loss = {};  ///< There.
   int64_t step = 0;
   int64_t samples = 0;
-  double seconds = 0;  ///< Wall time of its processes.
+  double seconds = 0;  ///< Wall time of its processes; of a stage that was cut, as far as its metrics tell.
   double images_per_second = 0;
   double machine_hours = 0;
   double dollars = 0;
@@ -107,7 +107,7 @@ struct ReportInputs {
   TrialSettings base = {};  ///< The recipe's own values of the axes.
   TunePrice price = {};
   double budget_seconds = 0;
-  int64_t num_workers = 1;  ///< Trials share a machine's hour evenly.
+  int64_t num_sharing = 1;  ///< Trials that share a machine's hour evenly, where the ledger does not say.
 };
 
 /// REQUIRES: the record has a plan, and as many curves as trials. Pure.

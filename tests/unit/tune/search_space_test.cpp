@@ -46,7 +46,7 @@ TEST(search_space, shares_of_an_axis_stay_inside_it_and_reach_its_ends) {
     std::set<std::string> seen;
     double before = one.low;
     for (int i = 0; i < 1000; ++i) {
-      const std::string value = one.value_at(i / 1000.0);
+      const std::string value = one.value_at(i / 1000.0, 1);
       const double number = std::stod(value);
       EXPECT_GE(number, one.low) << text;
       EXPECT_LE(number, one.high) << text;
@@ -58,19 +58,43 @@ TEST(search_space, shares_of_an_axis_stay_inside_it_and_reach_its_ends) {
       EXPECT_EQ(seen.size(), 8U);
     }
   }
-  EXPECT_EQ(axis("a.b=1..8:int").value_at(0), "1");
-  EXPECT_EQ(axis("a.b=1..8:int").value_at(0.999), "8");
-  EXPECT_EQ(axis("a.b=x,y,z").value_at(0.34), "y");
-  EXPECT_EQ(axis("a.b=x,y,z").value_at(0.999), "z");
+  EXPECT_EQ(axis("a.b=1..8:int").value_at(0, 1), "1");
+  EXPECT_EQ(axis("a.b=1..8:int").value_at(0.999, 1), "8");
+  EXPECT_EQ(axis("a.b=x,y,z").value_at(0.34, 1), "y");
+  EXPECT_EQ(axis("a.b=x,y,z").value_at(0.999, 1), "z");
 }
 
 TEST(search_space, a_logarithmic_axis_gives_each_decade_the_same_part) {
   const SearchAxis one = axis("a.b=1e-5..1e-2:log");
-  EXPECT_NEAR(std::log10(std::stod(one.value_at(1.0 / 3))), -4, 0.003);  // Three digits.
-  EXPECT_NEAR(std::log10(std::stod(one.value_at(2.0 / 3))), -3, 0.003);
+  EXPECT_NEAR(std::log10(std::stod(one.value_at(1.0 / 3, 1))), -4, 0.003);  // Three digits.
+  EXPECT_NEAR(std::log10(std::stod(one.value_at(2.0 / 3, 1))), -3, 0.003);
+}
+
+TEST(search_space, each_part_of_an_axis_gives_a_value_of_its_own) {
+  for (const char* text : {"a.b=0.999..0.9999", "a.b=0.999..0.9999:log", "a.b=1e-5..1e-2:log", "a.b=-1e-3..1e-3", "a.b=100..100.001",
+                           "a.b=1e-300..1e-299", "a.b=0..1"}) {
+    const SearchAxis one = axis(text);
+    for (const int64_t num_parts : {1, 2, 27, 1000}) {
+      std::set<double> seen;
+      for (const double place : {0.001, 0.5, 0.999}) {
+        seen.clear();
+        for (int64_t part = 0; part < num_parts; ++part) {
+          const double value = std::stod(one.value_at((static_cast<double>(part) + place) / static_cast<double>(num_parts), num_parts));
+          EXPECT_GE(value, one.low) << text;
+          EXPECT_LE(value, one.high) << text;
+          EXPECT_TRUE(seen.empty() || value > *seen.rbegin()) << text << " " << part << " of " << num_parts;
+          seen.insert(value);
+        }
+        EXPECT_EQ(seen.size(), static_cast<size_t>(num_parts)) << text;
+      }
+    }
+  }
+  EXPECT_EQ(axis("a.b=1e-5..1e-2:log").value_at(0.5, 27), "0.000316");  // Three digits are enough.
 }
 
 TEST(search_space, a_grid_holds_the_ends_once) {
+  EXPECT_THAT(axis("a.b=0.999..0.9999").grid_values(3), ElementsAre("0.999", "0.9994", "0.9999"));
+
   EXPECT_THAT(axis("a.b=1e-4..1e-2:log").grid_values(3), ElementsAre("0.0001", "0.001", "0.01"));
   EXPECT_THAT(axis("a.b=0..1").grid_values(2), ElementsAre("0", "1"));
   EXPECT_THAT(axis("a.b=1..3:int").grid_values(9), ElementsAre("1", "2", "3"));

@@ -31,7 +31,8 @@ StageEnd scored(int64_t trial, int64_t rung, double loss) {
   return {.result = {.stage = {trial, rung}, .outcome = StageOutcome::kScored, .loss = loss},
           .step = 37,
           .seconds = 1.5,
-          .peak_bytes = 1 << 20};
+          .peak_bytes = 1 << 20,
+          .num_sharing = 3};
 }
 
 class TrialLedgerTest : public ::testing::Test {
@@ -52,8 +53,8 @@ class TrialLedgerTest : public ::testing::Test {
     const auto ledger = open();
     ASSERT_TRUE(ledger->add_speed({.batch = 8, .micro = 4, .steps_per_second = 12.5, .start_seconds = 2.25}, 3).is_ok());
     ASSERT_TRUE(ledger->add_plan(small_plan(), 4).is_ok());
-    ASSERT_TRUE(ledger->add_begin({0, 0}, 5).is_ok());
-    ASSERT_TRUE(ledger->add_begin({1, 0}, 5).is_ok());
+    ASSERT_TRUE(ledger->add_begin({.stage = {0, 0}, .num_sharing = 2}, 5).is_ok());
+    ASSERT_TRUE(ledger->add_begin({.stage = {1, 0}, .num_sharing = 2}, 5).is_ok());
     ASSERT_TRUE(ledger->add_end(scored(0, 0, 0.1 + 0.2), 8).is_ok());
     StageEnd refused{.result = {.stage = {2, 0}, .outcome = StageOutcome::kFailed}, .reason = "refused: \"no\"\n\xff"};
     ASSERT_TRUE(ledger->add_end(refused, 8.5).is_ok());
@@ -69,7 +70,11 @@ TEST_F(TrialLedgerTest, reads_back_what_was_written) {
   EXPECT_THAT(record.speeds, ElementsAre(SpeedRecord{.batch = 8, .micro = 4, .steps_per_second = 12.5, .start_seconds = 2.25}));
   EXPECT_EQ(record.speeds[0].images_per_second(), 100);
   EXPECT_EQ(record.plan, small_plan());
-  EXPECT_THAT(record.unfinished, ElementsAre(Stage{1, 0}));
+  ASSERT_EQ(record.unfinished.size(), 1U);
+  EXPECT_EQ(record.unfinished[0].stage, (Stage{1, 0}));
+  EXPECT_EQ(record.unfinished[0].num_sharing, 2);
+  EXPECT_EQ(record.ends[0].num_sharing, 3);
+  EXPECT_EQ(record.ends[1].num_sharing, 0);  // A refused one, and every one of an earlier program.
   ASSERT_EQ(record.ends.size(), 2U);
   EXPECT_EQ(record.ends[0].result.loss, 0.1 + 0.2);  // The same bits.
   EXPECT_EQ(record.ends[0].step, 37);
@@ -84,7 +89,7 @@ TEST_F(TrialLedgerTest, tells_that_the_budget_was_spent_until_something_follows)
   fill();
   ASSERT_TRUE(open()->add_close(true, 60).is_ok());
   EXPECT_TRUE(open()->record().is_out_of_budget);
-  ASSERT_TRUE(open()->add_begin({1, 0}, 61).is_ok());
+  ASSERT_TRUE(open()->add_begin({.stage = {1, 0}}, 61).is_ok());
   EXPECT_FALSE(open()->record().is_out_of_budget);
   ASSERT_TRUE(open()->add_close(false, 62).is_ok());
   EXPECT_FALSE(open()->record().is_out_of_budget);

@@ -43,7 +43,7 @@ struct SmallSearch {
     inputs.base = {{"optimizer.lr", "0.05"}};
     inputs.price = {.label = "given", .dollars_per_hour = 10, .watts = 500};
     inputs.budget_seconds = 600;
-    inputs.num_workers = 2;
+    inputs.num_sharing = 2;
   }
   TuneReport report() const { return make_tune_report(record, inputs); }
 };
@@ -68,6 +68,30 @@ TEST(tune_report, costs_are_shared_by_the_trials_that_run_side_by_side) {
   EXPECT_DOUBLE_EQ(report.trials[2].machine_hours, (36.0 + 72.0) / 3600 / 2);
   EXPECT_DOUBLE_EQ(report.trials[2].dollars, 10 * report.trials[2].machine_hours);
   EXPECT_DOUBLE_EQ(report.trials[2].kilowatt_hours, 0.5 * report.trials[2].machine_hours);
+}
+
+TEST(tune_report, costs_are_shared_as_the_ledger_says_of_each_stage) {
+  SmallSearch search;
+  search.record.ends[2].num_sharing = 4;
+  search.record.ends[4].num_sharing = 1;  // Later, by a start with fewer workers.
+  const TuneReport report = search.report();
+  EXPECT_DOUBLE_EQ(report.trials[2].machine_hours, 36.0 / 3600 / 4 + 72.0 / 3600);
+  const auto last = std::find_if(report.costs.begin(), report.costs.end(), [](const CostPoint& point) { return point.rung == 1; });
+  ASSERT_NE(last, report.costs.end());
+  EXPECT_DOUBLE_EQ(last->machine_hours, report.trials[2].machine_hours);
+}
+
+TEST(tune_report, what_was_cut_has_cost_as_much_as_its_metrics_tell) {
+  SmallSearch search;
+  search.record.ends.pop_back();
+  search.record.unfinished = {{.stage = {2, 1}, .num_sharing = 4}};
+  search.inputs.curves[2] = {.validations = {{10, 80, 30, 0.5}}, .last_step = 17, .seconds = 50, .images_per_second = 30};
+  const TrialReport trial = search.report().trials[2];
+  EXPECT_DOUBLE_EQ(trial.seconds, 36.0 + 20.0);  // The first rung's validation was after 30 s of the run.
+  EXPECT_DOUBLE_EQ(trial.machine_hours, 36.0 / 3600 / 2 + 20.0 / 3600 / 4);
+  EXPECT_DOUBLE_EQ(trial.dollars, 10 * trial.machine_hours);
+  EXPECT_EQ(trial.step, 17);
+  EXPECT_EQ(trial.samples, 17 * 8);
 }
 
 TEST(tune_report, the_front_holds_what_nothing_beats_for_as_much) {
@@ -107,7 +131,7 @@ TEST(tune_report, fields_are_studied_at_the_rung_of_all_with_the_recipes_own_val
 TEST(tune_report, an_incomplete_search_says_so) {
   SmallSearch search;
   search.record.ends.pop_back();
-  search.record.unfinished = {{2, 1}};
+  search.record.unfinished = {{.stage = {2, 1}}};
   const TuneReport report = search.report();
   EXPECT_FALSE(report.is_complete);
   EXPECT_EQ(report.best, 2);

@@ -20,6 +20,7 @@ from workbench import PROGRAM
 
 STAND_IN = PROGRAM.resolve().parent / "tests" / "fake_management"  # Of NVIDIA's management library; made with core_test.
 PANELS_OF_GPUS = ("GPUs at work", "Memory of GPUs")
+ERRORS = "rate(darkroom_row_errors_total[1m])"
 FETCHES = "histogram_quantile(0.5, sum by (le) (rate(darkroom_fetch_seconds_bucket[1m])))"
 CHAIN_PATIENCE = 3600  # The same, for seven stages beside compilers.
 LOOK_SECONDS = 0.2
@@ -28,7 +29,7 @@ VERBS = ("download", "process", "train", "encoder", "serve")  # That the chain a
 
 
 class GatedWeb(LoopbackWeb):
-    """Each reply waits until somebody lets it go; later all go."""
+    """Each picture waits until somebody lets it go; later all go. That one is not there is said at once."""
 
     def __init__(self, folder: str):
         super().__init__(folder)
@@ -38,7 +39,8 @@ class GatedWeb(LoopbackWeb):
 
         class Handler(of_loopback):
             def do_GET(self) -> None:
-                while not web.is_open.is_set() and not web.to_go.acquire(timeout=LOOK_SECONDS):
+                is_there = os.path.exists(self.translate_path(self.path))
+                while is_there and not web.is_open.is_set() and not web.to_go.acquire(timeout=LOOK_SECONDS):
                     pass
                 super().do_GET()
 
@@ -105,7 +107,7 @@ class Watch:
         return max((series["value"] for series in self.prometheus.graph(f'sum(count_over_time(up{{verb="{verb}"}}[1h]))')), default=0.0)
 
     def feed_download(self, driver: Driver, web: GatedWeb) -> None:
-        """A picture a scrape, until there are rates of fetches."""
+        """A picture a scrape, until there are rates of fetches and of the row that fails."""
         scrapes = 0.0
 
         def is_seen() -> bool:
@@ -114,7 +116,7 @@ class Watch:
             if now > scrapes:
                 scrapes = now
                 web.to_go.release()
-            return bool(self._sees(FETCHES))
+            return bool(self._sees(FETCHES) and self._sees(ERRORS))
 
         driver.wait_for(is_seen, "the time of a fetch", CHAIN_PATIENCE)
         web.is_open.set()

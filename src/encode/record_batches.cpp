@@ -174,6 +174,7 @@ Result<std::unique_ptr<BatchEncoder>> BatchEncoder::open(StoreSet& stores, const
   DARKROOM_RETURN_IF_ERROR(job.validate());
   DARKROOM_RETURN_IF_ERROR(check_decoder(job.decoder_program, kAnySize, stop));
   DARKROOM_ASSIGN_OR_RETURN(auto models, fetch_frozen_models(stores, job, std::move(stop)));
+  DARKROOM_RETURN_IF_ERROR(check_ids(job.text, models->tokenizer->vocabulary_size()));
   DARKROOM_ASSIGN_OR_RETURN(auto encoder, make_encoder(std::move(models), job));
   return std::unique_ptr<BatchEncoder>(new BatchEncoder(std::make_unique<State>(std::move(job), std::move(encoder))));
 }

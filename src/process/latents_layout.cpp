@@ -161,6 +161,16 @@ KeyValues LatentsLayout::footer_pairs() const {
   return pairs;
 }
 
+Status check_ids(TextKind text, int64_t vocabulary_size) {
+  constexpr int64_t kMostIds = int64_t{1} << 16;
+  if (text == TextKind::kEmbeddings || vocabulary_size <= kMostIds) {
+    return Status::ok();
+  }
+  return Status::failed_precondition(
+      "token ids are stored in 16 bits, and the tokenizer has more; process with --text embeddings (ids, most):", vocabulary_size,
+      kMostIds);
+}
+
 LatentsLayout make_layout(const ProcessEncoder& encoder, const ProcessJobOptions& options, const std::string& empty_states_sha256,
                           arrow::FieldVector kept) {
   const EncoderFacts& facts = encoder.facts();

@@ -355,6 +355,25 @@ Status look_ahead(const JobPlan& plan, const ProcessEncoder& encoder, const Proc
   return Status::ok();
 }
 
+/// Where --visualize shall paint, looked at before the work that may take days. Errors: kFailedPrecondition.
+Result<std::optional<Location>> find_picture_place(StoreSet& stores, const ProcessJobOptions& options) {
+  if (options.num_visualized == 0 || options.selection.on_demand) {
+    return std::optional<Location>();
+  }
+  DARKROOM_ASSIGN_OR_RETURN(const Location picture, stores.resolve(options.visualize_path, Access::kWrite));
+  const auto is_folder = [&](const std::string& path) {
+    const Result<FileInfo> found = picture.store->stat(path);
+    return found.is_ok() ? std::optional<bool>(found->is_folder) : std::nullopt;
+  };
+  if (is_folder(picture.path) == true) {
+    return Status::failed_precondition("--visualize names a folder; name a PNG in it:", picture.uri());
+  }
+  if (is_folder(picture.parent().path) == false) {
+    return Status::failed_precondition("--visualize names a picture in what is no folder:", picture.parent().uri());
+  }
+  return std::optional<Location>(picture);
+}
+
 Status check_transformers(const ProcessJobOptions& options) {
   DARKROOM_RETURN_IF_ERROR(read_encoder_addresses(options.transformers, transformer_names()).status());
   if (options.num_transformers > 0) {
@@ -417,6 +436,7 @@ Status run_process_job(StoreSet& stores, const ProcessJobOptions& options, const
   }
   JobRequest request{.selection = options.selection};
   DARKROOM_ASSIGN_OR_RETURN(request.output, stores.resolve(options.output, Access::kWrite));
+  DARKROOM_ASSIGN_OR_RETURN(const std::optional<Location> picture, find_picture_place(stores, options));
   std::vector<std::string> listed;
   if (options.selection.items.empty()) {  // What cannot be listed is told before models are fetched.
     DARKROOM_ASSIGN_OR_RETURN(request.listed, list_image_job_inputs(stores, options.input));
@@ -426,6 +446,7 @@ Status run_process_job(StoreSet& stores, const ProcessJobOptions& options, const
     request.roots = input_roots(stores, {options.input});
   }
   DARKROOM_ASSIGN_OR_RETURN(const std::unique_ptr<const ProcessEncoder> encoder, open());
+  DARKROOM_RETURN_IF_ERROR(check_ids(options.text, encoder->tokenizer().vocabulary_size()));
   request.identity = make_identity(options, *encoder);
   KeptColumns kept(options.keep_columns);
   request.check_columns = [&](const arrow::Schema& schema, const std::string& path) {
@@ -449,9 +470,9 @@ Status run_process_job(StoreSet& stores, const ProcessJobOptions& options, const
   const std::string output = run.output().uri();
   DARKROOM_RETURN_IF_ERROR(with_resume_advice(meet_transformers(run, options, listed, stop), output));
   DARKROOM_RETURN_IF_ERROR(with_resume_advice(work(run, options, *encoder, kept, stop, summary), output));
-  if (options.num_visualized > 0 && !options.selection.on_demand) {  // Of the whole job.
-    DARKROOM_ASSIGN_OR_RETURN(const Location picture, stores.resolve(options.visualize_path, Access::kWrite));
-    DARKROOM_RETURN_IF_ERROR(with_resume_advice(encoder->paint_samples(run, picture), output));
+  if (picture) {  // Of the whole job.
+    const Status painted = encoder->paint_samples(run, *picture).with_context("the dataset is complete; its picture was not written");
+    DARKROOM_RETURN_IF_ERROR(with_resume_advice(painted, output));
   }
   log_stages("process", summary);
   log_info("{}", summary.to_text("process"));

@@ -48,6 +48,10 @@ nlohmann::json describe_transform(const TransformOptions& options);
 /// Whether the dialect can hold what the other flags ask for. Errors: kInvalidArgument naming the flag, the value and what to do.
 Status check_dialect(const ProcessJobOptions& options);
 
+/// Whether the column of token ids holds a vocabulary of so many: with --text tokens or both its ids have 16 bits. Errors:
+/// kFailedPrecondition.
+Status check_ids(TextKind text, int64_t vocabulary_size);
+
 /// The storage type that the dialect was published with.
 TensorElement published_element(LatentsDialect dialect);
 

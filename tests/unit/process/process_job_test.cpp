@@ -6,10 +6,12 @@
 
 #include <atomic>
 #include <filesystem>
+#include <nlohmann/json.hpp>
 #include <stdexcept>
 #include <stop_token>
 
 #include "darkroom/image/png.h"
+#include "darkroom/process/latents_layout.h"
 #include "darkroom/tables/tensor_column.h"
 #include "process_fixture.h"
 
@@ -56,6 +58,15 @@ TEST_F(ProcessJob, stores_what_the_encoder_made_of_each_row_that_stays) {
     }
     EXPECT_EQ(table->num_rows(), stored);
   }
+}
+
+TEST_F(ProcessJob, a_row_whose_key_is_empty_is_named_by_its_number) {
+  auto rows = good_rows(3);
+  rows[0].key = rows[2].key = "";
+  rows[1].key = "own";
+  write_images("part-000000.parquet", rows);
+  process(options());
+  EXPECT_EQ(texts(*read_table(part(0)), "key"), (std::vector<std::string>{row_key(0), "own", row_key(2)}));
 }
 
 TEST_F(ProcessJob, rows_that_are_not_finite_cost_themselves_in_every_container) {
@@ -296,6 +307,70 @@ TEST_F(ProcessJob, damaged_and_missing_inputs_are_named) {
   const Status status = failure(options());
   EXPECT_EQ(status.code(), StatusCode::kCorruptData);
   EXPECT_NE(status.message().find("part-000000.parquet"), std::string::npos) << status.message();
+}
+
+TEST(CheckIds, sixteen_bits_hold_65536_of_them) {
+  EXPECT_TRUE(check_ids(TextKind::kTokens, 65'536).is_ok());
+  EXPECT_TRUE(check_ids(TextKind::kEmbeddings, 1'000'000).is_ok());
+  for (const TextKind text : {TextKind::kTokens, TextKind::kBoth}) {
+    const Status refused = check_ids(text, 65'537);
+    EXPECT_EQ(refused.code(), StatusCode::kFailedPrecondition);
+    EXPECT_THAT(refused.message(), HasSubstr("65537"));
+  }
+}
+
+TEST_F(ProcessJob, a_vocabulary_of_more_ids_than_are_stored_is_refused_before_anything_is_written) {
+  write_images("part-000000.parquet", good_rows(3));
+  const std::string shipped = source_path("models/tiny/tokenizer");
+  auto vocabulary = nlohmann::json::parse(*read_file(local_files(), shipped + "/vocab.json"));
+  for (size_t id = vocabulary.size(); id <= 65'536; ++id) {
+    vocabulary["more-" + std::to_string(id)] = id;
+  }
+  std::filesystem::create_directory(folder_.path("tokenizer"));
+  std::filesystem::copy(shipped + "/merges.txt", folder_.path("tokenizer/merges.txt"));
+  ASSERT_TRUE(write_file_atomic(local_files(), folder_.path("tokenizer/vocab.json"), vocabulary.dump()).is_ok());
+  auto loaded = ClipTokenizer::load(local_files(), folder_.path("tokenizer"), TokenizerDialect::kHuggingFace);
+  ASSERT_TRUE(loaded.is_ok()) << loaded.status().to_string();
+  const std::shared_ptr<const ClipTokenizer> large = *std::move(loaded);
+  ProcessJobOptions job = options();
+  job.text = TextKind::kTokens;
+  const OpenProcessEncoder open = [&]() -> Result<std::unique_ptr<const ProcessEncoder>> {
+    return std::unique_ptr<const ProcessEncoder>(std::make_unique<StubEncoder>(large, job, networks_));
+  };
+  StageSummary summary;
+  const Status refused = run_process_job(stores_, job, open, {}, summary);
+  EXPECT_EQ(refused.code(), StatusCode::kFailedPrecondition) << refused.to_string();
+  EXPECT_THAT(refused.message(), HasSubstr("--text embeddings"));
+  EXPECT_FALSE(std::filesystem::exists(job.output));
+}
+
+TEST_F(ProcessJob, a_picture_that_has_no_place_is_told_before_the_work) {
+  write_images("part-000000.parquet", good_rows(3));
+  std::filesystem::create_directory(folder_.path("folder"));
+  ASSERT_TRUE(write_file_atomic(local_files(), folder_.path("file"), "text").is_ok());
+  for (const char* place : {"folder", "file/picture.png"}) {
+    ProcessJobOptions job = options();
+    job.num_visualized = 2;
+    job.visualize_path = folder_.path(place);
+    const Status refused = failure(job);
+    EXPECT_EQ(refused.code(), StatusCode::kFailedPrecondition) << refused.to_string();
+    EXPECT_THAT(refused.message(), HasSubstr("--visualize"));
+    EXPECT_FALSE(std::filesystem::exists(job.output));
+  }
+}
+
+TEST_F(ProcessJob, a_picture_that_cannot_be_painted_leaves_word_that_the_dataset_is_complete) {
+  write_images("part-000000.parquet", good_rows(3));
+  ProcessJobOptions job = options();
+  job.num_visualized = 2;
+  job.visualize_path = folder_.path("late/picture.png");
+  networks_.on_row = [&](const PreparedRow&) {  // The place is lost meanwhile.
+    static_cast<void>(write_file_atomic(local_files(), folder_.path("late"), "text"));
+  };
+  const Status failed = failure(job);
+  EXPECT_FALSE(failed.is_ok());
+  EXPECT_THAT(failed.message(), HasSubstr("the dataset is complete"));
+  EXPECT_EQ(read_table(part(0))->num_rows(), 3);
 }
 
 }  // namespace

@@ -1,10 +1,14 @@
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
 #include <filesystem>
 #include <future>
+#include <memory>
+#include <mutex>
 #include <optional>
 #include <thread>
 
@@ -204,17 +208,56 @@ TEST_F(Transformers, one_that_does_not_fit_ends_a_job_before_anything_is_written
   EXPECT_THAT(file_names("apart"), IsEmpty());
 }
 
+/// What this process says on stderr while it lives, to be waited for.
+class Said {
+ public:
+  explicit Said(std::string path) : path_(std::move(path)), stderr_(dup(STDERR_FILENO)) {
+    const int file = open(path_.c_str(), O_CREAT | O_WRONLY | O_APPEND | O_CLOEXEC, 0600);
+    dup2(file, STDERR_FILENO);
+    ::close(file);
+  }
+  ~Said() {
+    dup2(stderr_, STDERR_FILENO);
+    ::close(stderr_);
+  }
+  Said(const Said&) = delete;
+  Said& operator=(const Said&) = delete;
+
+  void await(const std::string& text) const {
+    while (read_file(local_files(), path_).value().find(text) == std::string::npos) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+  }
+
+ private:
+  const std::string path_;
+  const int stderr_;
+};
+
 TEST_F(Transformers, a_failed_job_waits_for_none) {
-  write_images("part-000000.parquet", mixed_rows());
+  write_images("part-000000.parquet", good_rows(200));
+  std::promise<void> has_slice, goes_on;
+  networks_.on_row = [&, first = std::make_shared<std::once_flag>(), gate = goes_on.get_future().share()](const PreparedRow&) {
+    std::call_once(*first, [&] { has_slice.set_value(); });
+    gate.wait();
+  };
   std::optional<RunningTransformer> transformer(std::in_place, stores_, service_of(job("")));
   ProcessJobOptions apart = job("apart");
   apart.transformers = transformer->address();
+  apart.rows_per_file = 1;  // More items than a job has open at a time, while its encoders are held.
   apart.transformer_patience = std::chrono::hours(1);
   std::stop_source stop;
   auto ended = std::async(std::launch::async, [&] { return run(stores_, apart, stop.get_token()).status(); });
-  transformer->end();
+  has_slice.get_future().wait();
+  {
+    const Said said(folder_.path("said"));
+    EXPECT_GT(transformer->end().rows, 0);
+    goes_on.set_value();
+    said.await("no transformer is left");
+  }
+  EXPECT_EQ(ended.wait_for(std::chrono::seconds(0)), std::future_status::timeout) << "it waits for one";
   stop.request_stop();
-  EXPECT_NE(ended.wait_for(std::chrono::minutes(5)), std::future_status::timeout);
+  EXPECT_EQ(ended.get().code(), StatusCode::kCancelled);
 }
 
 TEST_F(Transformers, flags_that_do_not_go_together_are_refused) {

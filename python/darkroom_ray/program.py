@@ -9,6 +9,7 @@ import signal
 import socket
 import subprocess
 import tempfile
+import threading
 from collections.abc import Callable
 
 from darkroom.child_process import Child, ProgramFailed, was_killed
@@ -82,9 +83,16 @@ def stop_program(child: Child) -> None:
     child.wait()
 
 
+def hear_cancelling() -> None:
+    """Ray cancels a task by what Ctrl-C raises, which nothing does in the workers of a cluster that a shell has started in the background."""
+    if threading.current_thread() is threading.main_thread() and signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
 def until_cancelled(start: Callable, work: Callable, stop: Callable):
     """What work(program) gives, of the program that start() gives. Where the task is cancelled meanwhile, while the program starts, too, stop(program)
     ends it: Ray's worker, and the program with it, may go on for other tasks. Errors: the start's and the work's; KeyboardInterrupt."""
+    pass
     starting: concurrent.futures.Future = concurrent.futures.Future()
 
     def start_and_work():

@@ -767,6 +767,7 @@ def a_stopped_encoder_ends_its_program_in_order() -> None:
 def a_cancelled_task_ends_its_program_in_order() -> None:
     works = (item_workers.plan_items, lambda request: item_workers.do_items(request, [7]), program.run_to_summary)
     for number, work in enumerate(works):
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # As of what a shell starts in the background.
         with temporary_folder() as folder:
 
             def cancel(begun=folder / "begun") -> None:

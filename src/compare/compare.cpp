@@ -30,6 +30,7 @@ namespace {
 using Json = nlohmann::json;
 
 constexpr size_t kFewPrompts = 8;  // Fewer can hardly show anything.
+constexpr int64_t kMostResamples = 1'000'000;
 
 const char* label_of(const std::string& name) {
   static const std::map<std::string, const char*> kLabels = {{"psnr", "PSNR to the reference"},
@@ -121,15 +122,59 @@ Json shown_settings(const CompareRecord& record) {
   return settings;
 }
 
+// No p-value of R resamples is below 1 / (1 + R), and Holm's correction takes the smallest one as often as there are measures.
+void note_few_resamples(const std::vector<MeasureOutcome>& measures, const CompareJob& job, std::vector<std::string>& notes) {
+  const auto num_tests = std::ranges::count_if(measures, [](const MeasureOutcome& measure) { return measure.p.has_value(); });
+  const auto smallest = [&](int64_t num_resamples) { return static_cast<double>(num_tests) / static_cast<double>(1 + num_resamples); };
+  if (smallest(job.num_resamples) <= job.error_rate) {
+    return;
+  }
+  const auto enough = static_cast<int64_t>(std::ceil(static_cast<double>(num_tests) / job.error_rate));
+  const std::string advice = enough <= kMostResamples ? fmt::format("Give --resamples {} or more.", enough)
+                                                      : "Even the most that --resamples takes are too few: take a larger --error-rate.";
+  notes.push_back(
+      fmt::format("{} resamples cannot show a difference at an error rate of {:g} %: over {} measures no p-value gets below {:.2g} %. {}",
+                  job.num_resamples, 100 * job.error_rate, num_tests, 100 * smallest(job.num_resamples), advice));
+}
+
+Json votes_json(const VoteOutcome& outcome) {
+  return {{"num_voters", outcome.num_voters},
+          {"num_votes", outcome.num_votes},
+          {"for_a", outcome.for_a},
+          {"for_b", outcome.for_b},
+          {"undecided", outcome.undecided},
+          {"share_for_a", optional_number(outcome.share_for_a)},
+          {"low", outcome.interval.low},
+          {"high", outcome.interval.high},
+          {"p", outcome.p},
+          {"preference", preference_name(outcome.preference)}};
+}
+
+// Counted votes under another error rate; nothing where they are not what votes_json() wrote.
+Json judged_anew(const Json& votes, double error_rate) {
+  VoteOutcome outcome;
+  for (const auto& [name, field] :
+       {std::pair("num_voters", &outcome.num_voters), std::pair("num_votes", &outcome.num_votes), std::pair("for_a", &outcome.for_a),
+        std::pair("for_b", &outcome.for_b), std::pair("undecided", &outcome.undecided)}) {
+    const Json count = votes.is_object() ? votes.value(name, Json()) : Json();
+    if (!count.is_number_unsigned()) {
+      return Json();
+    }
+    *field = count.get<int64_t>();
+  }
+  judge_votes(outcome, error_rate);
+  return votes_json(outcome);
+}
+
 // What was voted before stays in the report, as long as it is of this comparison.
-Result<Json> earlier_votes(FileSystem& files, const std::string& path, const std::string& id) {
+Result<Json> earlier_votes(FileSystem& files, const std::string& path, const std::string& id, double error_rate) {
   DARKROOM_ASSIGN_OR_RETURN(const bool is_there, files.exists(path));
   if (!is_there) {
     return Json();
   }
   DARKROOM_ASSIGN_OR_RETURN(const std::string text, read_file(files, path));
   const Json report = parse_json<Json>(text);
-  return report.is_object() && report.value("id", Json()) == id ? report.value("votes", Json()) : Json();
+  return report.is_object() && report.value("id", Json()) == id ? judged_anew(report.value("votes", Json()), error_rate) : Json();
 }
 
 /// Measures and writes a comparison whose pictures are there.
@@ -153,6 +198,7 @@ class Comparison {
     std::vector<std::string> notes = notes_of(record_, references_, has_references());
     DARKROOM_ASSIGN_OR_RETURN(auto by_networks, networks.measure(files_, record_, options, notes));
     std::move(by_networks.begin(), by_networks.end(), std::back_inserter(measures));
+    note_few_resamples(measures, job_, notes);
     const Json between = between_models(scores, options);
     if (stop_.stop_requested()) {
       return Status::cancelled("stopped on request while comparing numbers; the same command goes on");
@@ -187,7 +233,7 @@ class Comparison {
   // The report last: where it is, all else is.
   Status write(Json& report) {
     const std::string path = join_path(job_.output, "report.json");
-    DARKROOM_ASSIGN_OR_RETURN(const Json votes, earlier_votes(files_, path, record_.id()));
+    DARKROOM_ASSIGN_OR_RETURN(const Json votes, earlier_votes(files_, path, record_.id(), job_.error_rate));
     if (votes.is_object()) {
       report["votes"] = votes;
     }
@@ -236,7 +282,7 @@ Status CompareJob::validate() const {
   if (!(error_rate > 0 && error_rate < 0.5)) {
     return Status::invalid_argument("--error-rate must be above 0 and below 50 %, got:", fmt::format("{:g} %", 100 * error_rate));
   }
-  if (num_resamples < 100 || num_resamples > 1'000'000) {
+  if (num_resamples < 100 || num_resamples > kMostResamples) {
     return Status::invalid_argument("--resamples must be from 100 to 1000000, got:", num_resamples);
   }
   for (const std::string& metric : metrics) {
@@ -301,17 +347,7 @@ Result<Json> count_comparison_votes(FileSystem& files, const std::string& output
     DARKROOM_ASSIGN_OR_RETURN(const std::string exported, read_file(files, file));
     DARKROOM_ASSIGN_OR_RETURN(votes.emplace_back(), read_votes(exported, file, record->id(), ballots.size()));
   }
-  const VoteOutcome outcome = count_votes(ballots, votes, report["error_rate"].get<double>());
-  report["votes"] = {{"num_voters", outcome.num_voters},
-                     {"num_votes", outcome.num_votes},
-                     {"for_a", outcome.for_a},
-                     {"for_b", outcome.for_b},
-                     {"undecided", outcome.undecided},
-                     {"share_for_a", optional_number(outcome.share_for_a)},
-                     {"low", outcome.interval.low},
-                     {"high", outcome.interval.high},
-                     {"p", outcome.p},
-                     {"preference", preference_name(outcome.preference)}};
+  report["votes"] = votes_json(count_votes(ballots, votes, report["error_rate"].get<double>()));
   DARKROOM_RETURN_IF_ERROR(write_file_atomic(files, path, report.dump(1) + "\n"));
   DARKROOM_ASSIGN_OR_RETURN(const auto shown, read_shown_prompts(files, output, *record));
   DARKROOM_RETURN_IF_ERROR(write_file_atomic(files, join_path(output, "report.html"), render_compare_page(report, shown)));

@@ -6,6 +6,7 @@
 #include <iterator>
 #include <utility>
 
+#include "darkroom/core/utf8.h"
 #include "darkroom/nn/checkpoint_folder.h"
 #include "painting.h"
 #include "picture_scores.h"
@@ -45,7 +46,7 @@ bool NetworkMeasures::wants(const char* name) const { return is_chosen(job_->met
 
 Status NetworkMeasures::note_file(const std::string& path) {
   DARKROOM_ASSIGN_OR_RETURN(const FileDigest digest, digest_file(local_files(), path, stop_));
-  networks_.push_back({{"path", path}, {"sha256", digest.sha256}});
+  networks_.push_back({{"path", replace_invalid_utf8(path).first}, {"sha256", digest.sha256}});
   return Status::ok();
 }
 

@@ -81,6 +81,18 @@ Result<Votes> read_votes(std::string_view text, const std::string& path, const s
   return votes;
 }
 
+void judge_votes(VoteOutcome& outcome, double error_rate) {
+  const int64_t num_decided = outcome.for_a + outcome.for_b;
+  outcome.share_for_a.reset();
+  if (num_decided > 0) {
+    outcome.share_for_a = static_cast<double>(outcome.for_a) / static_cast<double>(num_decided);
+  }
+  outcome.interval = binomial_interval(outcome.for_a, num_decided, error_rate);
+  outcome.p = sign_test_p(outcome.for_a, num_decided);
+  const bool is_shown = outcome.p <= error_rate;
+  outcome.preference = !is_shown ? Preference::kNone : outcome.for_a > outcome.for_b ? Preference::kA : Preference::kB;
+}
+
 VoteOutcome count_votes(const std::vector<Ballot>& ballots, const std::vector<Votes>& votes, double error_rate) {
   VoteOutcome outcome{.num_voters = static_cast<int64_t>(votes.size())};
   for (size_t i = 0; i < ballots.size(); ++i) {
@@ -88,15 +100,7 @@ VoteOutcome count_votes(const std::vector<Ballot>& ballots, const std::vector<Vo
       ++(*balance > 0 ? outcome.for_a : *balance < 0 ? outcome.for_b : outcome.undecided);
     }
   }
-  const int64_t num_decided = outcome.for_a + outcome.for_b;
-  if (num_decided > 0) {
-    outcome.share_for_a = static_cast<double>(outcome.for_a) / static_cast<double>(num_decided);
-  }
-  outcome.interval = binomial_interval(outcome.for_a, num_decided, error_rate);
-  outcome.p = sign_test_p(outcome.for_a, num_decided);
-  if (outcome.p <= error_rate) {
-    outcome.preference = outcome.for_a > outcome.for_b ? Preference::kA : Preference::kB;
-  }
+  judge_votes(outcome, error_rate);
   return outcome;
 }
 

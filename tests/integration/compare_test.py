@@ -328,9 +328,17 @@ def votes_become_a_preference_with_an_interval() -> None:
     found = json.loads((output / "report.json").read_text())["votes"]
     require(found["for_b"] == NUM_PROMPTS and found["share_for_a"] == 0 and found["preference"] == "B", "votes", found)
     require(found["low"] == 0 and abs(found["high"] - 0.3085) < 1e-4, "Clopper and Pearson's interval", found)
-    require("10" in (output / "report.html").read_text(), "the report")
-    # A later run of the same comparison keeps what was voted.
+    cell = f">0, {NUM_PROMPTS}, 0<"
+    require(cell in (output / "report.html").read_text(), "the report has no pairs for A, for B, undecided", cell)
+    # A later run of the same comparison keeps what was voted, and judges it by its own error rate.
     require(bench.compare(MODEL, bench.damaged, output)["votes"] == found, "the votes are lost")
+    strict = bench.compare(MODEL, bench.damaged, output, "--references", bench.images, "--error-rate", "0.1", "--resamples", "100")
+    counts = ("num_voters", "num_votes", "for_a", "for_b", "undecided", "share_for_a", "p")
+    require(all(strict["votes"][name] == found[name] for name in counts), "the votes changed", strict["votes"])
+    require(strict["votes"]["preference"] == "none" and abs(strict["votes"]["high"] - (1 - 0.0005**0.1)) < 1e-4, "another error rate is another interval", strict["votes"])
+    num_tests = sum(measure["p"] is not None for measure in strict["measures"])
+    require(num_tests > 0 and any(f"--resamples {math.ceil(num_tests / strict['error_rate'])} " in note for note in strict["notes"]), "how many resamples that takes", num_tests, strict["notes"])
+    require(not any("resamples" in note for note in bench.compare(MODEL, bench.damaged, output, "--references", bench.images)["notes"]), "enough resamples are enough")
     file.write_text(json.dumps(votes | {"comparison": "0" * 16}))
     refuses(1, ["compare", "--votes", file, "--output", output], "another comparison", "votes.json")
     file.write_text("[]")

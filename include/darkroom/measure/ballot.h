@@ -51,6 +51,9 @@ struct VoteOutcome {
   Preference preference = Preference::kNone;  ///< When p is at most the error rate.
 };
 
+/// Fills in what follows from the pairs for A and for B: share, interval, p and preference.
+void judge_votes(VoteOutcome& outcome, double error_rate);
+
 /// REQUIRES: each of `votes` has as many entries as `ballots`.
 VoteOutcome count_votes(const std::vector<Ballot>& ballots, const std::vector<Votes>& votes, double error_rate);
 

@@ -4,9 +4,11 @@
 #include <gtest/gtest.h>
 #include <torch/script.h>
 
+#include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
 
+#include "compare/network_measures.h"
 #include "darkroom/core/check.h"
 #include "support/source_path.h"
 #include "support/temporary_folder.h"
@@ -39,6 +41,18 @@ TEST(Inception, sees_resized_pictures_from_minus_one_to_one) {
   ASSERT_EQ(features->num_rows(), 2U);
   EXPECT_NEAR(features->row(0)[1], 0.5, 1e-5);
   EXPECT_NEAR(features->row(1)[2], -1.0, 1e-5);
+}
+
+TEST(Inception, file_whose_path_is_no_utf8_can_stand_in_a_report) {
+  const TemporaryFolder folder;
+  write_network(folder.path("network.pt"), "layers", "return x.mean([2, 3]).reshape([x.size(0), 3, 1, 1])");
+  const CompareJob job{.metrics = {"fid"}, .weights_dir = folder.path("weights-\xff")};
+  std::filesystem::create_directory(job.weights_dir);
+  std::filesystem::rename(folder.path("network.pt"), job.weights_dir + "/inception-2015-12-05.pt");
+  const auto networks = NetworkMeasures::open(job, {});
+  ASSERT_TRUE(networks.is_ok()) << networks.status().to_string();
+  ASSERT_EQ(networks->networks().size(), 1U);
+  EXPECT_THAT(networks->networks().dump(), HasSubstr("inception-2015-12-05.pt"));
 }
 
 TEST(Inception, errors_name_the_file) {

@@ -92,7 +92,7 @@ def hear_cancelling() -> None:
 def until_cancelled(start: Callable, work: Callable, stop: Callable):
     """What work(program) gives, of the program that start() gives. Where the task is cancelled meanwhile, while the program starts, too, stop(program)
     ends it: Ray's worker, and the program with it, may go on for other tasks. Errors: the start's and the work's; KeyboardInterrupt."""
-    pass
+    hear_cancelling()
     starting: concurrent.futures.Future = concurrent.futures.Future()
 
     def start_and_work():

@@ -108,8 +108,9 @@ void ConfigReader::read(const std::string& key, std::vector<int64_t>& value, int
   if (field == nullptr) {
     return;
   }
-  if (!field->is_array() || field->empty()) {
-    refuse(key, "want a list of numbers");
+  constexpr size_t kMostLevels = 32;  // Each halves a picture's side.
+  if (!field->is_array() || field->empty() || field->size() > kMostLevels) {
+    refuse(key, "want a list of 1 to " + std::to_string(kMostLevels) + " numbers");
     return;
   }
   value.assign(field->size(), 0);

@@ -115,6 +115,22 @@ std::string component_fingerprint(const ClipTextModel& text_encoder, const std::
   return fingerprint(*text_encoder, text_encoder->config().to_json(), stop);
 }
 
+namespace {
+
+// What a scheduler's config says in texts is read in many places.
+Result<json> read_scheduler_config(const std::string& path) {
+  DARKROOM_ASSIGN_OR_RETURN(json config, read_config_file(local_files(), path));
+  for (const char* key : {"_class_name", "prediction_type"}) {
+    const auto field = config.find(key);
+    if (field != config.end() && !field->is_string()) {
+      return Status::corrupt_data("the scheduler's config has a field that is no text (path, field, value):", path, key, field->dump());
+    }
+  }
+  return config;
+}
+
+}  // namespace
+
 Result<ModelFolder> open_model_folder(const std::string& path) {
   FileSystem& files = local_files();
   DARKROOM_ASSIGN_OR_RETURN(const FileInfo info, files.stat(path));
@@ -133,7 +149,7 @@ Result<ModelFolder> open_model_folder(const std::string& path) {
   const std::string scheduler_path = join_path(folder.side_path, "scheduler/scheduler_config.json");
   DARKROOM_ASSIGN_OR_RETURN(const bool has_scheduler, files.exists(scheduler_path));
   if (has_scheduler) {
-    DARKROOM_ASSIGN_OR_RETURN(folder.scheduler_config, read_config_file(local_files(), scheduler_path));
+    DARKROOM_ASSIGN_OR_RETURN(folder.scheduler_config, read_scheduler_config(scheduler_path));
   }
   if (!folder.has_unet && !folder.has_vae && !folder.has_text_encoder) {
     return Status::not_found(

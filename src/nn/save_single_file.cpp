@@ -56,7 +56,8 @@ void add_unused_layer(StoredTensors& stored, int64_t num_layers) {
 
 // Without the fields that no computation depends on and shapes do not tell.
 json told_by_shapes(json config) {
-  for (const char* key : {"sample_size", "bos_token_id", "eos_token_id", "pad_token_id", "projection_dim"}) {
+  for (const char* key :
+       {"sample_size", "bos_token_id", "eos_token_id", "pad_token_id", "projection_dim", "upcast_attention", "force_upcast"}) {
     config.erase(key);
   }
   return config;

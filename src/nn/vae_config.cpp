@@ -53,6 +53,9 @@ Result<VaeConfig> VaeConfig::from_json(const json& config) {
   reader.read("use_quant_conv", result.use_quant_conv);
   reader.read("use_post_quant_conv", result.use_post_quant_conv);
   reader.read("mid_block_add_attention", result.mid_block_add_attention);
+  for (const char* key : {"in_channels", "out_channels"}) {
+    reader.only(key, {3});  // Pictures are RGB, wherever networks take them or make them.
+  }
   reader.only("act_fn", {"silu", "swish"});
   for (const char* key : {"shift_factor", "latents_mean", "latents_std"}) {
     reader.only(key, {});

@@ -194,6 +194,9 @@ TEST(VaeConfigTest, refuses_what_it_cannot_compute_naming_field_and_value) {
   const json config = preset_json("tiny", "vae");
   expect_refused<VaeConfig>(config, "_class_name", "UNet2DConditionModel");
   expect_refused<VaeConfig>(config, "shift_factor", 0.1);
+  expect_refused<VaeConfig>(config, "in_channels", 1);
+  expect_refused<VaeConfig>(config, "out_channels", 4);
+  expect_refused<VaeConfig>(config, "block_out_channels", std::vector<int>(64, 32));
   expect_refused<VaeConfig>(config, "latents_mean", json{0.1});
   expect_refused<VaeConfig>(config, "scaling_factor", 0);
   expect_refused<VaeConfig>(config, "down_block_types", json{"DownEncoderBlock2D"});

@@ -98,6 +98,50 @@ TEST_F(ModelFolderTest, every_component_comes_back_bit_exact) {
   EXPECT_EQ(SafetensorsFile::open(text_file()).value()->metadata().at("format"), "pt");
 }
 
+// Built to such a config a network would take more memory than there is, or hours.
+TEST_F(ModelFolderTest, a_config_of_a_larger_network_than_is_stored_is_refused_before_it_is_built) {
+  ASSERT_TRUE(save_unet(local_files(), unet_, folder_.path("unet")).is_ok());
+  ASSERT_TRUE(save_vae(local_files(), vae_, folder_.path("vae")).is_ok());
+  ASSERT_TRUE(save_text_encoder(local_files(), text_encoder_, folder_.path("text_encoder")).is_ok());
+  const auto refuse = [&](const std::string& part, const char* field, const json& value, const std::function<Status()>& load) {
+    const std::string path = folder_.path(part + "/config.json");
+    const std::string before = read_file(local_files(), path).value();
+    json config = json::parse(before);
+    config[field] = value;
+    write_text(path, config.dump());
+    const Status status = load();
+    EXPECT_EQ(status.code(), StatusCode::kFailedPrecondition) << part << " " << field;
+    EXPECT_THAT(status.message(), AllOf(HasSubstr("larger network"), HasSubstr(folder_.path(part)))) << field;
+    write_text(path, before);
+    EXPECT_TRUE(load().is_ok()) << part;
+  };
+  constexpr int64_t kHuge = int64_t{1} << 24;
+  const auto text = [&] { return load_text_encoder(folder_.path("text_encoder")).status(); };
+  for (const char* field : {"num_hidden_layers", "hidden_size", "intermediate_size", "vocab_size", "max_position_embeddings"}) {
+    refuse("text_encoder", field, kHuge, text);
+  }
+  const auto vae = [&] { return load_vae(folder_.path("vae")).status(); };
+  refuse("vae", "layers_per_block", kHuge, vae);
+  refuse("vae", "block_out_channels", {8, kHuge}, vae);
+  refuse("vae", "latent_channels", kHuge, vae);
+  const auto unet = [&] { return load_unet(folder_.path("unet")).status(); };
+  refuse("unet", "layers_per_block", kHuge, unet);
+  refuse("unet", "transformer_layers_per_block", kHuge, unet);
+  refuse("unet", "block_out_channels", {kHuge, 16}, unet);
+  refuse("unet", "cross_attention_dim", kHuge, unet);
+  refuse("unet", "in_channels", kHuge, unet);
+}
+
+TEST_F(ModelFolderTest, a_scheduler_whose_names_are_no_texts_is_damaged) {
+  ASSERT_TRUE(save_vae(local_files(), vae_, folder_.path("vae")).is_ok());
+  for (const char* config : {R"({"_class_name": 3})", R"({"prediction_type": ["epsilon"]})"}) {
+    write_text(folder_.path("scheduler/scheduler_config.json"), config);
+    const Status status = open_model_folder(folder_.path()).status();
+    EXPECT_EQ(status.code(), StatusCode::kCorruptData) << status.to_string();
+    EXPECT_THAT(status.message(), HasSubstr("scheduler_config.json"));
+  }
+}
+
 TEST_F(ModelFolderTest, a_stop_request_ends_saving_and_fingerprint) {
   std::stop_source stop;
   stop.request_stop();

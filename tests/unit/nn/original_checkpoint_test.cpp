@@ -182,6 +182,21 @@ TEST_P(OriginalCheckpointTest, refuses_to_write_what_a_file_without_configs_cann
   EXPECT_FALSE(std::filesystem::exists(path));
 }
 
+TEST_P(OriginalCheckpointTest, writes_networks_whose_upcast_flags_are_the_others) {
+  UNetConfig unet = unet_->config();
+  unet.upcast_attention = !unet.upcast_attention;
+  UNet2DConditionModel other_unet(unet);
+  initialize_parameters(other_unet, 1);
+  VaeConfig vae = vae_->config();
+  vae.force_upcast = !vae.force_upcast;
+  AutoencoderKL other_vae(vae);
+  initialize_parameters(other_vae, 1);
+  Status status = save_single_file(local_files(), other_unet, vae_, text_encoder_, folder_.path("unet.safetensors"));
+  EXPECT_TRUE(status.is_ok()) << status.to_string();
+  status = save_single_file(local_files(), unet_, other_vae, text_encoder_, folder_.path("vae.safetensors"));
+  EXPECT_TRUE(status.is_ok()) << status.to_string();
+}
+
 TEST_P(OriginalCheckpointTest, refuses_sdxl_by_its_name) {
   const std::string path = write_file([](auto& tensors) {
     tensors.push_back({"model.diffusion_model.label_emb.0.0.weight", torch::ones({2})});

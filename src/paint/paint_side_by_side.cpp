@@ -75,6 +75,7 @@ Painting join(std::vector<Painting> batches) {
   for (Painting& painting : batches) {
     std::move(painting.images.begin(), painting.images.end(), std::back_inserter(whole.images));
     latents.push_back(std::move(painting.latents_nchw));
+    whole.num_not_finite += painting.num_not_finite;
   }
   whole.latents_nchw = torch::cat(latents);
   return whole;

@@ -171,13 +171,23 @@ class Tf32Scope {
 }  // namespace
 
 std::vector<Image> Painter::decode(const torch::Tensor& latents_nchw) {
+  int64_t num_not_finite = 0;
+  return decode_counted(latents_nchw, num_not_finite);
+}
+
+// Latents that are not finite decode to values that are not: one look at these finds also what the decoder itself spoiled.
+std::vector<Image> Painter::decode_counted(const torch::Tensor& latents_nchw, int64_t& num_not_finite) {
   const torch::NoGradGuard no_grad;
   const Tf32Scope products(this->place());
   const NetworkPlace place = place_of(*vae_);
   std::vector<Image> images;
   const auto add = [&](const torch::Tensor& part) {
-    std::vector<Image> decoded =
-        with_memory_for([&] { return to_images(vae_->decode((part / vae_->config().scaling_factor).to(place.type))); });
+    std::vector<Image> decoded = with_memory_for([&] {
+      const torch::Tensor decoded_nchw = vae_->decode((part / vae_->config().scaling_factor).to(place.type));
+      std::vector<Image> shown = to_images(decoded_nchw);
+      num_not_finite += count_not_finite(decoded_nchw);  // Last: what runs out of memory before is done again.
+      return shown;
+    });
     std::move(decoded.begin(), decoded.end(), std::back_inserter(images));
   };
   for (const torch::Tensor& part : latents_nchw.to(place.device).split(decode_batch(latents_nchw))) {
@@ -270,7 +280,7 @@ Result<Painting> Painter::paint(const PaintRequest& request, std::stop_token sto
     count = std::find_if(begin, end, [&](int64_t other) { return other != *begin; }) - begin;
     const c10::InferenceMode inference;
     DARKROOM_ASSIGN_OR_RETURN(torch::Tensor batch, paint_batch(request, first, count, stop));
-    std::vector<Image> images = decode(batch);
+    std::vector<Image> images = decode_counted(batch, painting.num_not_finite);
     std::move(images.begin(), images.end(), std::back_inserter(painting.images));
     latents.push_back(batch.cpu());
   }

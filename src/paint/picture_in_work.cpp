@@ -106,10 +106,16 @@ Image Painter::preview(const PictureInWork& picture, int max_side) {
   return std::move(decode(clean).front());
 }
 
-Image Painter::finish(const PictureInWork& picture) {
+Result<Image> Painter::finish(const PictureInWork& picture) {
   DARKROOM_CHECK(picture.num_calls_left() == 0, "a picture is finished before its last step");
   const c10::InferenceMode inference;
-  return std::move(decode(picture.latents_nchw_).front());
+  int64_t num_not_finite = 0;
+  std::vector<Image> images = decode_counted(picture.latents_nchw_, num_not_finite);
+  if (num_not_finite > 0) {
+    return Status::internal("the networks made values that are no numbers (NaN or infinite) of the picture; weights or precision:",
+                            float_type_name(place().type));
+  }
+  return std::move(images.front());
 }
 
 }  // namespace darkroom

@@ -59,6 +59,16 @@ void warn_of_useless_step(const SamplerSpec& spec, const std::string& name, cons
   }
 }
 
+void warn_of_not_finite(int64_t num_not_finite, int64_t num_pictures, const NetworkPlace& place) {
+  if (num_not_finite > 0) {
+    log_warning(
+        "{} of {} pictures came out of the networks with values that are no numbers (NaN or infinite), which show black; the weights may "
+        "be "
+        "damaged (`darkroom models check` tells), or {} does not hold what they make (--precision)",
+        num_not_finite, num_pictures, float_type_name(place.type));
+  }
+}
+
 Status warn_of_lost_text(const Painter& painter, const std::set<std::string>& texts, const PromptReading& reading) {
   constexpr int kMostWarnings = 20;
   int num_lost = 0;

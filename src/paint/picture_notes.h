@@ -18,6 +18,9 @@ Result<Image> decode_init_image(std::string_view bytes, const std::string& path)
 /// entry, so the step spoils the picture: says so in the log.
 void warn_of_useless_step(const SamplerSpec& spec, const std::string& name, const SchedulerConfig& scheduler);
 
+/// Says in the log how many of some pictures came out with values that are no numbers, if any did.
+void warn_of_not_finite(int64_t num_not_finite, int64_t num_pictures, const NetworkPlace& place);
+
 /// Says in the log which of some texts are too long and what of them is not read; of many, of the first ones and how many. Errors: as
 /// Painter::lost_text.
 Status warn_of_lost_text(const Painter& painter, const std::set<std::string>& texts, const PromptReading& reading);

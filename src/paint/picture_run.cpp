@@ -67,7 +67,7 @@ class PictureRunner {
   Status paint_one(RecordedPicture& picture);
   Status draw_sheets();
   Status compare() const;
-  void count(int64_t num_pictures);
+  void count(int64_t num_pictures, int64_t num_not_finite = 0);
   Result<PaintRequest> full_request(const RecordedPicture& picture) const;
 
   FileSystem& files_;
@@ -75,7 +75,8 @@ class PictureRunner {
   std::stop_token stop_;
   PictureRunReport& report_;
   const PaintingProgress& on_painted_;
-  std::mutex mutex_;  // Guards report_.num_painted, which only grows in the eyes of on_painted_.
+  std::mutex mutex_;  // Guards report_.num_painted, which only grows in the eyes of on_painted_, and the next.
+  int64_t num_not_finite_ = 0;
   PictureRecord record_;
   PictureModel model_;
   std::unique_ptr<PictureFolder> folder_;
@@ -102,7 +103,9 @@ Status PictureRunner::paint(const PictureModelOpener& open_model) {
   DARKROOM_RETURN_IF_ERROR(check_settings());
   DARKROOM_RETURN_IF_ERROR(find_missing());
   DARKROOM_RETURN_IF_ERROR(warn());
-  DARKROOM_RETURN_IF_ERROR(paint_missing());
+  const Status painted = paint_missing();
+  warn_of_not_finite(num_not_finite_, report_.num_painted, report_.place);
+  DARKROOM_RETURN_IF_ERROR(painted);
   DARKROOM_RETURN_IF_ERROR(draw_sheets());
   DARKROOM_RETURN_IF_ERROR(folder_->finish(record_));
   return compare();
@@ -211,8 +214,9 @@ Status PictureRunner::find_missing() {
   return Status::ok();
 }
 
-void PictureRunner::count(int64_t num_pictures) {
+void PictureRunner::count(int64_t num_pictures, int64_t num_not_finite) {
   const std::lock_guard hold(mutex_);
+  num_not_finite_ += num_not_finite;
   report_.num_painted += num_pictures;
   if (on_painted_) {
     on_painted_(report_.num_kept + report_.num_painted, report_.num_asked);
@@ -246,7 +250,7 @@ Status PictureRunner::paint_one(RecordedPicture& picture) {
   const std::string png = encode_png(painting.images.front(), picture_settings(request, with, 0, painting.images.front()));
   picture.sha256.clear();
   DARKROOM_ASSIGN_OR_RETURN(picture.sha256, folder_->add(picture.file, picture_identity(record_.origin, picture), png));
-  count(1);
+  count(1, painting.num_not_finite);
   return Status::ok();
 }
 

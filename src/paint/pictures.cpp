@@ -21,4 +21,9 @@ std::vector<Image> to_images(const torch::Tensor& images_nchw) {
   return images;
 }
 
+int64_t count_not_finite(const torch::Tensor& pictures_nchw) {
+  const torch::NoGradGuard no_grad;
+  return pictures_nchw.size(0) - torch::isfinite(pictures_nchw).flatten(1).all(1).sum().item<int64_t>();
+}
+
 }  // namespace darkroom

@@ -56,6 +56,9 @@ Status read_start_latents(const std::string& path, PaintRequest& request) {
     return Status::failed_precondition("--latents holds another number of pictures than asked for (path, latents, pictures):", path,
                                        latents.size(0), request.prompts.size());
   }
+  if (!torch::isfinite(latents).all().item<bool>()) {
+    return Status::failed_precondition("--latents holds a NaN or an infinity:", path);
+  }
   request.unit_noise_nchw = latents;
   return Status::ok();
 }
@@ -134,6 +137,7 @@ Status run_sample_job(FileSystem& files, const SampleJob& job, const PainterOpen
   DARKROOM_RETURN_IF_ERROR(warn_of_lost_text(*painter, read_texts(request), request.reading));
   const auto painting = paint_side_by_side(*painter, request, job.workers, stop, count);
   DARKROOM_RETURN_IF_ERROR(painting.status());
+  warn_of_not_finite(painting->num_not_finite, report.num_asked, report.place);
   return write_painting(files, job, request, *painting, report);
 }
 

@@ -513,7 +513,13 @@ void StepBatcher::finish(std::span<const Place> batch) {
       continue;
     }
     try {
-      picture.image = engine_of(place.order->asked).finish(*picture.work);
+      Result<Image> image = engine_of(place.order->asked).finish(*picture.work);
+      if (!image.is_ok()) {
+        log_error("serve: a picture could not be finished: {}", image.status().message());
+        place.order->failure = image.status();
+        continue;
+      }
+      picture.image = *std::move(image);
       picture.work = nullptr;
       finished_pictures_.add();
     } catch (const std::exception& failure) {

@@ -2,6 +2,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "darkroom/core/log.h"
 #include "darkroom/files/paths.h"
 #include "darkroom/image/contact_sheet.h"
 #include "darkroom/image/png.h"
@@ -21,6 +22,11 @@ class PromptPreviews : public Previews {
 
   Status make(FileSystem& files, const std::string& folder, int64_t step, EventWriter& events) override {
     DARKROOM_ASSIGN_OR_RETURN(const Painting painting, painter_->paint(request()));
+    if (painting.num_not_finite > 0) {
+      log_warning(
+          "{} of {} previews of step {} came out of the networks with values that are no numbers (NaN or infinite), which show black",
+          painting.num_not_finite, painting.images.size(), step);
+    }
     auto listing = nlohmann::ordered_json::array();
     for (size_t i = 0; i < painting.images.size(); ++i) {
       const Image& image = painting.images[i];

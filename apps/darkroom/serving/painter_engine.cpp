@@ -137,7 +137,7 @@ Image PainterEngine::preview(const EnginePicture& picture) {
   return in_turn([&] { return painter_->preview(*static_cast<const PaintedPicture&>(picture).work, kMaxPreviewSide); });
 }
 
-Image PainterEngine::finish(const EnginePicture& picture) {
+Result<Image> PainterEngine::finish(const EnginePicture& picture) {
   return in_turn([&] { return painter_->finish(*static_cast<const PaintedPicture&>(picture).work); });
 }
 

@@ -34,7 +34,7 @@ class PainterEngine final : public StepEngine {
   Result<std::unique_ptr<EnginePicture>> begin(const PictureSpec& spec) override;
   void step(std::span<EnginePicture* const> pictures) override;
   Image preview(const EnginePicture& picture) override;
-  Image finish(const EnginePicture& picture) override;
+  Result<Image> finish(const EnginePicture& picture) override;
 
   /// What requests must know of it: of the samplers those that take this model.
   ModelFacts facts(std::string name) const;

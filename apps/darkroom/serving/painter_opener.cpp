@@ -23,8 +23,7 @@ Status warm_up(StepEngine& engine, const ModelFacts& model, const std::stop_toke
     }
     engine.step(std::span(&one, 1));
   }
-  engine.finish(*one);
-  return Status::ok();
+  return engine.finish(*one).status();
 }
 
 }  // namespace

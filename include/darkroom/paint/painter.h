@@ -57,6 +57,7 @@ struct PromptStates {
 struct Painting {
   torch::Tensor latents_nchw;  ///< Scaled latents, as diffusers' output_type="latent": float32 on the CPU.
   std::vector<Image> images;
+  int64_t num_not_finite = 0;  ///< Pictures that came out of the networks with a NaN or an infinity, which shows black as in diffusers.
 };
 
 /// A picture on its way from noise: what Painter::begin gives and Painter::step brings forward, one call of the U-Net at a time and each
@@ -124,8 +125,8 @@ class Painter {
   /// and Ho 2022, appendix D), averaged down to at most `max_side` pixels a side before it is decoded, which costs as much less. Changes
   /// nothing of what comes of the picture. REQUIRES: at least one step was taken; max_side is at least the VAE's factor.
   Image preview(const PictureInWork& picture, int max_side);
-  /// Decodes a picture. REQUIRES: no calls are left.
-  Image finish(const PictureInWork& picture);
+  /// Decodes a picture. Errors: kInternal (it came out of the networks with a NaN or an infinity). REQUIRES: no calls are left.
+  Result<Image> finish(const PictureInWork& picture);
 
   /// Text states (N, T, W) where the text encoder lies and in its type; the same prompt is encoded once. The states of a prompt's chunks
   /// stand one after another, T = 77 * chunks; prompts with fewer than the longest and than `least_chunks` are filled up with empty ones.
@@ -153,6 +154,7 @@ class Painter {
           SchedulerConfig scheduler);
   Status check_start(const PaintRequest& request, const Sampler& sampler) const;
   std::vector<int64_t> latent_shape(const PaintRequest& request) const;
+  std::vector<Image> decode_counted(const torch::Tensor& latents_nchw, int64_t& num_not_finite);
   torch::Tensor encode_init_images(const PaintRequest& request, int64_t first, int64_t count, const torch::Tensor& posterior_noise);
   torch::Tensor encode_ids(const torch::Tensor& ids_nt);
   Result<PromptStates> encode_request(const PaintRequest& request, std::span<const std::string> prompts);

@@ -92,8 +92,8 @@ class StepEngine {
   virtual void step(std::span<EnginePicture* const> pictures) = 0;
   /// What a picture is about to become, as small as kMaxPreviewSide asks. Changes nothing of what comes of it. REQUIRES: a call was made.
   virtual Image preview(const EnginePicture& picture) = 0;
-  /// REQUIRES: no calls are left.
-  virtual Image finish(const EnginePicture& picture) = 0;
+  /// Errors: kInternal, of a picture that is none. REQUIRES: no calls are left.
+  virtual Result<Image> finish(const EnginePicture& picture) = 0;
 };
 
 /// A model that is loaded, with what paints it.

@@ -228,7 +228,7 @@ TEST_F(SteppedOnDevice, pictures_that_come_and_go_have_the_bits_of_calls_that_ar
     }
     for (const auto& picture : pictures) {
       ASSERT_EQ(picture->num_calls_left(), 0U);
-      painted[which].push_back(painter.finish(*picture));
+      painted[which].push_back(painter.finish(*picture).value());
     }
     EXPECT_EQ(replays() > 0, which == 1);
   }

@@ -22,6 +22,19 @@ TEST(painter, paints_one_picture_a_prompt_at_the_models_size) {
   EXPECT_EQ(painting.latents_nchw.sizes(), (std::vector<int64_t>{2, 4, 8, 8}));
 }
 
+TEST(painter, counts_the_pictures_that_came_out_without_numbers) {
+  PaintRequest request = request_of({"a", "b", "c"}, {1, 2, 3}, 2);
+  request.batch_size = 2;
+  EXPECT_EQ(painter().paint(request)->num_not_finite, 0);
+  request.unit_noise_nchw = torch::zeros({3, 4, 8, 8});
+  request.unit_noise_nchw[0][0][0][0] = NAN;
+  request.unit_noise_nchw[2][3][7][7] = INFINITY;
+  const Painting painting = painter().paint(request).value();
+  EXPECT_EQ(painting.num_not_finite, 2);
+  EXPECT_EQ(painting.images.size(), 3U);
+  EXPECT_EQ(painting.images[0].pixels, std::vector<uint8_t>(64 * 64 * 3, 0)) << "black, as of diffusers";
+}
+
 TEST(painter, the_same_request_gives_the_same_bytes) {
   const PaintRequest request = request_of({"a cat", "a dog"}, {5, 5});
   EXPECT_EQ(painter().paint(request)->images, painter().paint(request)->images);

@@ -15,7 +15,7 @@ Image step_alone(const PaintRequest& request) {
   while (one->num_calls_left() > 0) {
     painter().step(std::span(&one, 1));
   }
-  return painter().finish(*one);
+  return painter().finish(*one).value();
 }
 
 int largest_difference(const Image& a, const Image& b) {
@@ -61,7 +61,7 @@ TEST(picture_in_work, a_preview_shows_what_the_picture_is_about_to_become) {
     while (one->num_calls_left() > 0) {
       painter().step(std::span(&one, 1));
     }
-    EXPECT_LE(largest_difference(painter().preview(*one, 256), painter().finish(*one)), 1) << guidance;
+    EXPECT_LE(largest_difference(painter().preview(*one, 256), painter().finish(*one).value()), 1) << guidance;
   }
 }
 
@@ -81,7 +81,7 @@ TEST(picture_in_work, a_preview_is_as_small_as_asked_and_changes_no_bit) {
       EXPECT_LE(small.width, 40);
       EXPECT_LE(2 * small.height, 40);
     }
-    EXPECT_EQ(painter().finish(*one), painter().paint(request)->images.front()) << sampler;
+    EXPECT_EQ(painter().finish(*one).value(), painter().paint(request)->images.front()) << sampler;
   }
 }
 
@@ -107,7 +107,7 @@ TEST(picture_in_work, in_changing_company_it_differs_by_one_grey_level_at_most) 
   }
   for (size_t i = 0; i < requests.size(); ++i) {
     ASSERT_EQ(pictures[i]->num_calls_left(), 0U);
-    EXPECT_LE(largest_difference(painter().finish(*pictures[i]), painter().paint(requests[i])->images.front()), 1) << i;
+    EXPECT_LE(largest_difference(painter().finish(*pictures[i]).value(), painter().paint(requests[i])->images.front()), 1) << i;
   }
 }
 
@@ -115,6 +115,19 @@ TEST(picture_in_work, refuses_what_paint_refuses_and_several_pictures) {
   EXPECT_EQ(painter().begin(request_of({"a", "b"}, {1, 2})).status().code(), StatusCode::kInvalidArgument);
   EXPECT_EQ(painter().begin(stepped_request("a", 1, "magic", 4, 1.0)).status().code(), StatusCode::kInvalidArgument);
   EXPECT_EQ(painter().begin(request_of({}, {})).status().code(), StatusCode::kInvalidArgument);
+}
+
+TEST(PictureInWork, without_numbers_cannot_be_finished) {
+  PaintRequest request = request_of({"a"}, {1}, 2);
+  request.unit_noise_nchw = torch::full({1, 4, 8, 8}, NAN);
+  const auto one = painter().begin(request).value();
+  PictureInWork* const work = one.get();
+  while (work->num_calls_left() > 0) {
+    painter().step(std::span(&work, 1));
+  }
+  const Status status = painter().finish(*work).status();
+  EXPECT_EQ(status.code(), StatusCode::kInternal);
+  EXPECT_NE(status.message().find("float32"), std::string::npos) << status.to_string();
 }
 
 }  // namespace

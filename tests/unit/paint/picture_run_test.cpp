@@ -6,6 +6,7 @@
 #include <array>
 #include <filesystem>
 #include <fstream>
+#include <limits>
 
 #include "darkroom/core/sha256.h"
 #include "darkroom/core/version.h"
@@ -319,6 +320,22 @@ TEST_F(JobSheetTest, large_pictures_are_shrunk) {
   make(1, 1, 600);
   ASSERT_TRUE(draw_job_sheet(files_, "out", job_, pictures_, {}).is_ok());
   EXPECT_LT(page("sheet.png").width, 600);
+}
+
+TEST_F(PictureRunTest, says_how_many_pictures_came_out_without_numbers) {
+  TinyModel damaged;
+  {
+    const torch::NoGradGuard no_grad;
+    damaged.vae->named_parameters()["decoder.conv_out.bias"][0] = std::numeric_limits<float>::quiet_NaN();
+  }
+  plan("[[job]]\nprompt = 'a'\nimages = 2\n");
+  testing::internal::CaptureStderr();
+  const Status status = paint_pictures(
+      files_, run_, [&]() -> Result<PictureModel> { return PictureModel{.painter = damaged.painter().value(), .fingerprints = {}}; }, {},
+      report_);
+  const std::string said = testing::internal::GetCapturedStderr();
+  EXPECT_TRUE(status.is_ok()) << status.to_string();
+  EXPECT_THAT(said, HasSubstr("2 of 2 pictures"));
 }
 
 }  // namespace

@@ -175,7 +175,7 @@ TEST(LongPromptPainting, pictures_in_work_of_different_lengths_step_together) {
   }
   for (size_t i = 0; i < prompts.size(); ++i) {
     const Image want = painter().paint(weighted_request({prompts[i]}, {i}))->images.front();
-    const Image got = painter().finish(*works[i]);
+    const Image got = painter().finish(*works[i]).value();
     int largest_difference = 0;
     for (size_t p = 0; p < got.pixels.size(); ++p) {
       largest_difference = std::max(largest_difference, std::abs(got.pixels[p] - want.pixels[p]));

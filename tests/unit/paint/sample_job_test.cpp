@@ -339,5 +339,47 @@ TEST_F(SampleJobTest, a_job_that_fails_while_it_writes_has_counted) {
   EXPECT_EQ(report_.sampler, "ddim");
 }
 
+TEST(SampleJob, says_that_pictures_came_out_without_numbers_and_writes_them) {
+  TinyModel damaged;
+  {
+    const torch::NoGradGuard no_grad;
+    damaged.unet->named_parameters()["conv_out.bias"][0] = std::numeric_limits<float>::quiet_NaN();
+  }
+  const TemporaryFolder folder;
+  SampleJob job;
+  job.prompts = {"a", "b"};
+  job.request.sampler = {.name = "ddim", .num_steps = 1};
+  job.output = folder.path("out.png");
+  SampleReport report;
+  testing::internal::CaptureStderr();
+  const Status status = run_sample_job(
+      local_files(), job, [&] { return damaged.painter(); }, {}, report);
+  const std::string said = testing::internal::GetCapturedStderr();
+  EXPECT_TRUE(status.is_ok()) << status.to_string();
+  EXPECT_EQ(report.num_written, 2);
+  EXPECT_THAT(said, HasSubstr("2 of 2 pictures"));
+}
+
+TEST(SampleJob, refuses_latents_without_numbers) {
+  const TemporaryFolder folder;
+  for (const float value : {std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity()}) {
+    torch::Tensor latents = torch::zeros({1, 4, 8, 8});
+    latents[0][1][2][3] = value;
+    const std::string path = folder.path("latents.safetensors");
+    std::filesystem::remove(path);
+    ASSERT_TRUE(write_safetensors(local_files(), path, {{"latents", latents}}).is_ok());
+    SampleJob job;
+    job.prompts = {"a"};
+    job.output = folder.path("out.png");
+    job.start_latents = path;
+    SampleReport report;
+    const Status status = run_sample_job(
+        local_files(), job, [] { return tiny_model().painter(); }, {}, report);
+    EXPECT_EQ(status.code(), StatusCode::kFailedPrecondition) << status.to_string();
+    EXPECT_THAT(status.message(), HasSubstr(path));
+    EXPECT_FALSE(std::filesystem::exists(job.output));
+  }
+}
+
 }  // namespace
 }  // namespace darkroom

@@ -427,11 +427,13 @@ TEST_F(step_batcher, a_picture_that_fails_fails_its_own_order_alone) {
   auto held = hold_engine();
   auto bad_step = submit(order_of({stub_picture("step throws", 3)}));
   auto bad_finish = submit(order_of({stub_picture("finish throws", 2)}));
+  auto no_picture = submit(order_of({stub_picture("finish fails", 2)}));
   auto bad_begin = submit(order_of({stub_picture("begin throws", 2)}));
   auto good = submit(order_of({stub_picture("good", 2, 8, 5), stub_picture("good", 3, 8, 6)}));
   engine_.release();
   EXPECT_EQ(code(bad_step), StatusCode::kInternal);
   EXPECT_EQ(code(bad_finish), StatusCode::kInternal);
+  EXPECT_EQ(no_picture.get().status().message(), "no numbers");
   EXPECT_EQ(code(bad_begin), StatusCode::kInternal);
   EXPECT_TRUE(held.get().is_ok());
   const auto images = good.get().value();

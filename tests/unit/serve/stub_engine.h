@@ -88,10 +88,13 @@ class StubEngine final : public StepEngine {
     return Image::filled(1, 1, 3, static_cast<uint8_t>(work.calls_left));
   }
 
-  Image finish(const EnginePicture& picture) override {
+  Result<Image> finish(const EnginePicture& picture) override {
     const PictureSpec& spec = static_cast<const Picture&>(picture).spec;
     if (spec.prompt == "finish throws") {
       throw std::runtime_error("planted");
+    }
+    if (spec.prompt == "finish fails") {
+      return Status::internal("no numbers");
     }
     return spec.init_image != nullptr ? *spec.init_image : Image::filled(spec.width, spec.height, 3, static_cast<uint8_t>(spec.seed));
   }

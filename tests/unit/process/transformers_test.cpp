@@ -11,6 +11,7 @@
 #include <mutex>
 #include <optional>
 #include <thread>
+#include <utility>
 
 #include "darkroom/process/transform_service.h"
 #include "darkroom/slices/slice_fleet.h"
@@ -237,9 +238,18 @@ class Said {
 TEST_F(Transformers, a_failed_job_waits_for_none) {
   write_images("part-000000.parquet", good_rows(200));
   std::promise<void> has_slice, goes_on;
+  std::atomic<int> num_encoded = 0;
   networks_.on_row = [&, first = std::make_shared<std::once_flag>(), gate = goes_on.get_future().share()](const PreparedRow&) {
     std::call_once(*first, [&] { has_slice.set_value(); });
     gate.wait();
+    ++num_encoded;
+  };
+  const auto await_standstill = [&] {  // Of what had come all is encoded, and the readers wait.
+    constexpr int kLooks = 10;
+    for (int looks = 0, before = -1; looks < kLooks; ++looks) {
+      looks = std::exchange(before, num_encoded.load()) == num_encoded ? looks : 0;
+      std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    }
   };
   std::optional<RunningTransformer> transformer(std::in_place, stores_, service_of(job("")));
   ProcessJobOptions apart = job("apart");
@@ -255,6 +265,7 @@ TEST_F(Transformers, a_failed_job_waits_for_none) {
     goes_on.set_value();
     said.await("no transformer is left");
   }
+  await_standstill();
   EXPECT_EQ(ended.wait_for(std::chrono::seconds(0)), std::future_status::timeout) << "it waits for one";
   stop.request_stop();
   EXPECT_EQ(ended.get().code(), StatusCode::kCancelled);

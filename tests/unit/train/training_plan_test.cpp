@@ -12,6 +12,7 @@
 #include "darkroom/image/png.h"
 #include "darkroom/nn/presets.h"
 #include "darkroom/nn/unet.h"
+#include "darkroom/nn/vae.h"
 #include "darkroom/ops/operation_table.h"
 #include "darkroom/train/checkpoint.h"
 #include "support/simulated_rank.h"
@@ -513,6 +514,12 @@ TEST(step_settings, a_run_whose_pictures_do_not_fit_says_so_and_goes_on) {
   constexpr int64_t kPictures = 40;
   const TemporaryFolder folder;
   write_small_model(folder.path("model"));
+  VaeConfig config;
+  config.block_out_channels = {4, 4};
+  config.norm_num_groups = 2;
+  AutoencoderKL vae(config);
+  initialize_parameters(vae, 1);
+  ASSERT_TRUE(save_vae(local_files(), vae, folder.path("model/vae")).is_ok());
   arrow::BinaryBuilder images;
   for (int64_t row = 0; row < kPictures; ++row) {
     const std::string padding(40'000, 'x');  // Behind the end of a picture nothing is read.

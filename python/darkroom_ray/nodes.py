@@ -32,13 +32,13 @@ def nodes_of(ray) -> list[Node]:
 def free_nodes(ray) -> list[Node]:
     """Those that are alive and stay, with what nobody holds of them at the moment; Ray's word of it lags behind by moments."""
     free = ray._private.state.available_resources_per_node()
+    return [dataclasses.replace(node, resources=free.get(node.node_id, {})) for node in staying_nodes(ray)]
+
+
+def staying_nodes(ray) -> list[Node]:
+    """Those that are alive and not about to go: an autoscaler takes idle ones away at any time."""
     draining = ray._private.state.state.get_draining_nodes()
-    return [dataclasses.replace(node, resources=free.get(node.node_id, {})) for node in nodes_of(ray) if node.node_id not in draining]
-
-
-def staying_ids(ray) -> set[str]:
-    """Of the nodes that are alive and not about to go: an autoscaler takes idle ones away at any time."""
-    return {node.node_id for node in nodes_of(ray)} - set(ray._private.state.state.get_draining_nodes())
+    return [node for node in nodes_of(ray) if node.node_id not in draining]
 
 
 # -- nodes that may come ----------------------------------------------------------------------------------------------

@@ -17,7 +17,7 @@ from collections.abc import Callable
 
 from darkroom_ray.flags import RUNS, Refused
 from darkroom_ray.item_job import cause_of, first_line
-from darkroom_ray.nodes import nodes_of, staying_ids, with_coming
+from darkroom_ray.nodes import nodes_of, staying_nodes, with_coming
 from darkroom_ray.places import Places, places_of
 from darkroom_ray.preflight import Node, SeenPath, candidates, check_amounts, check_probes, check_resources, listed
 from darkroom_ray.program import NO_GPU, find_program, program_version
@@ -277,7 +277,7 @@ def check_room(ray, request: Request, given: dict[str, list[str]]) -> None:
 
 
 def check_cluster(ray, request: Request, given: dict[str, list[str]], until: ProbeTime) -> None:
-    """As check_room(), and by what the nodes themselves say; without those that leave meanwhile. Errors: Refused, Stopped."""
+    """As check_room(), and by what the nodes themselves say; without those that are about to go. Errors: Refused, Stopped."""
     here = versions_here(find_program(request.program))
     places = places_of(request, given)
     has_relative_paths = any(not path.startswith("/") for path in [*places.read, *places.written])
@@ -286,13 +286,14 @@ def check_cluster(ray, request: Request, given: dict[str, list[str]], until: Pro
         return check_probes(found, has_relative_paths, {name: here[name] for name in DRIVER_PACKAGES})
 
     while True:
-        nodes = nodes_of(ray)
+        nodes = staying_nodes(ray)
         refuse(problems_of_room(request, given, nodes))
         chosen = nodes_to_probe(ray, request, nodes)
         found = probe_nodes(ray, request, chosen, places, until, problems_of) if chosen else []
         silent = {node.node_id for node in found if not node.answers}
-        if not silent or silent <= staying_ids(ray):
+        if silent <= {node.node_id for node in staying_nodes(ray)}:
             return refuse(problems_of(found))
+        until = probe_time(until.check)  # Those that stay are asked anew, and have as long to answer.
 
 
 def nodes_to_probe(ray, request: Request, nodes: list[Node]) -> list[Node]:

@@ -20,6 +20,7 @@ import threading
 import time
 import types
 import unittest.mock
+from collections.abc import Callable
 
 from cases import main, require, temporary_folder
 from ray_units import PATIENCE, ROOT, VERSIONS, asked, fake_modules, item_request, node, refusal_of
@@ -541,6 +542,29 @@ def refusal_by(ray: LookRay, on_look=lambda: None, check=lambda: None) -> str:
     return ""
 
 
+def no_endless_look() -> Callable[[], None]:
+    """What a look at a node calls: it is called a few times."""
+    calls = iter(range(10))
+    return lambda: require(next(calls, None) is not None, "it is looked at again and again")
+
+
+def silent_then_drained_nodes_leave_the_others_their_time() -> None:
+    """A node is silent until the time of the first look is over, and begins to be drained then."""
+    now, leaving, asked_until = [100.0], [], []
+
+    def look(ray, request, looked_at, places, until, problems_of):
+        asked_until.append(until.end - now[0])
+        now[0] = until.end
+        leaving[:] = ["00000002"]
+        return [dataclasses.replace(one, answers=one.node_id != "00000002", machine=one.name, has_folder=True) for one in looked_at]
+
+    ray = LookRay(set(), {})
+    ray._private = types.SimpleNamespace(state=types.SimpleNamespace(state=types.SimpleNamespace(get_draining_nodes=lambda: dict.fromkeys(leaving, 0))))
+    with unittest.mock.patch.object(probe, "probe_nodes", look), unittest.mock.patch.object(probe, "time", types.SimpleNamespace(monotonic=lambda: now[0])):
+        require(refusal_by(ray, no_endless_look()) == "", "those that stay")
+    require(asked_until == [probe.SILENCE_SECONDS] * 2, "seconds that each look had", asked_until)
+
+
 def nodes_that_leave_while_they_are_looked_at_refuse_nothing() -> None:
     good = {"versions": {}}
     ray = LookRay({0, 2}, good)
@@ -548,6 +572,11 @@ def nodes_that_leave_while_they_are_looked_at_refuse_nothing() -> None:
     ray = LookRay({2}, good)
     ray._private = nobody_leaves("00000002")
     require(refusal_by(ray, lambda: setattr(ray, "alive", [0, 1])) == "", "one that is being drained")
+    for lost in (set(), {2}):
+        ray = LookRay(lost, good)
+        ray._private = nobody_leaves("00000002")
+        require(refusal_by(ray, no_endless_look()) == "" and sorted(ray.killed) == [0, 1], "one that is drained for long is not asked at all", ray.killed)
+    silent_then_drained_nodes_leave_the_others_their_time()
     ray = LookRay({0}, good)
     said = refusal_by(ray)
     require("10.0.0.1 (00000000) cannot be looked at: The actor died.; look" in said and "more of it" not in said, "one that stays, and why", said)

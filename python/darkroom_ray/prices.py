@@ -18,6 +18,12 @@ def has_price(request: Request) -> bool:
     return any(word.partition("=")[0] == FLAG for word in request.arguments)
 
 
+def with_price(request: Request, given: dict[str, list[str]]) -> Request:
+    """A price of a file of settings stands on the command line, too, where its share is taken. `given`: program.read_arguments()."""
+    words = [f"{FLAG}={word}" for word in given.get(FLAG, [])[-1:] if not has_price(request)]
+    return dataclasses.replace(request, arguments=(*words, *request.arguments))  # In front: there may be words behind `--`.
+
+
 def with_share(request: Request, share: float) -> Request:
     """The price of the machine becomes that of a part of it."""
     words = list(request.arguments)

@@ -7,6 +7,7 @@ from typing import NoReturn
 
 from darkroom_ray.cluster import actor_here
 from darkroom_ray.flags import Refused, read_request
+from darkroom_ray.prices import with_price
 from darkroom_ray.program import read_arguments
 from darkroom_ray.progress import say
 from darkroom_ray.request import Request, Service
@@ -94,7 +95,7 @@ def build(arguments: dict):
         raise Refused("the configuration says where Ray's proxies listen: name keys with --keys FILE, or say with --host 127.0.0.1 that it is loopback")
     if request.metrics_folder:
         raise Refused("--metrics-folder is kept by the command, and here there is none: leave it out, and scrape Ray's own metrics ports")
-    return application(request, given)
+    return application(with_price(request, given), given)
 
 
 def check_proxies(request: Request) -> None:

@@ -974,6 +974,17 @@ def a_lost_encoder_with_two_calls_is_one_restart() -> None:
     require(job.restarts == 2, "the next one", job.restarts)
 
 
+def worked_with(request: Request, given: dict[str, list[str]]) -> Request:
+    """As a verb's work gets it. `given`: as the program reads the command line and its files of settings."""
+    ray = types.SimpleNamespace(exceptions=types.SimpleNamespace(RayError=RuntimeError))
+    seen: list[Request] = []
+    with contextlib.ExitStack() as patches:
+        for module, name, fake in ((verbs, "check_all", lambda *unused: None), (verbs, "work", lambda ray, request, given, stop: seen.append(request) or (0, {})), (verbs, "import_ray", lambda: ray), (nodes, "with_node_types", lambda ray, request: request)):
+            patches.enter_context(unittest.mock.patch.object(module, name, fake))
+        verbs.run_checked(request, given, types.SimpleNamespace(check=lambda: None))
+    return seen[0]
+
+
 def a_program_is_told_of_its_share_of_the_machine_s_price() -> None:
     whole = {"CPU": 8.0, "GPU": 0.0, "memory": 100.0, "encoder": 2.0}
     for taken, share in (({"CPU": 2.0}, 0.25), ({"CPU": 2.0, "memory": 50.0}, 0.5), ({"encoder": 2.0}, 0.0), ({}, 0.0), ({"GPU": 1.0, "CPU": 0.8}, 0.1), ({"CPU": 9.0}, 1.0)):
@@ -982,6 +993,10 @@ def a_program_is_told_of_its_share_of_the_machine_s_price() -> None:
     for words, want in (("--limit 3 --price-per-hour g5:spot", "--limit 3 --price-per-hour g5:spot*0.250000"), ("--price-per-hour=4*0.5", "--price-per-hour=4*0.5*0.250000")):
         request = read_request("process", ["a", "b", *words.split()], "/")
         require(" ".join(prices.with_share(request, 0.25).arguments[2:]) == want, "words of", words, prices.with_share(request, 0.25).arguments)
+    for words, settings, want in ((["--price-per-hour=4"], {"--price-per-hour": ["4"]}, ("--price-per-hour=4",)), ([], {"--price-per-hour": ["8*0.5"]}, ("--price-per-hour=8*0.5",)), ([], {"--price-per-hour": []}, ()), ([], {}, ())):
+        request = read_request("process", [*words, "--", "a", "b"], "/")
+        require(prices.with_price(request, settings).arguments == (*want, "--", "a", "b"), "the price of a file of settings", words, settings)
+    require("--price-per-hour=5" in worked_with(asked("download"), {"--price-per-hour": ["5"]}).arguments, "every verb's programs are told of it")
     request = asked("download")
     require(prices.priced_here(request) is request, "without a price nobody is asked")
     context = types.SimpleNamespace(get_node_id=lambda: "b", get_assigned_resources=lambda: {"CPU": 4.0})
@@ -1151,19 +1166,13 @@ def a_quiet_task_says_what_its_program_warns_of() -> None:
 
 
 def every_verb_is_quiet_when_it_is_asked_to_be() -> None:
-    seen: list[bool] = []
-    fakes = {"check_all": lambda *unused: None, "work": lambda ray, request, given, stop: seen.append(request.is_quiet) or (0, {}), "import_ray": lambda: types.SimpleNamespace(exceptions=types.SimpleNamespace(RayError=RuntimeError))}
-    with contextlib.ExitStack() as patches:
-        for name, fake in fakes.items():
-            patches.enter_context(unittest.mock.patch.object(verbs, name, fake))
-        patches.enter_context(unittest.mock.patch.object(nodes, "with_node_types", lambda ray, request: request))
-        for verb in flags.PLACED:
-            request = read_request(verb, ["x", "--quiet"], "/")
-            for given in ({}, {"--quiet": ["false"]}):
-                verbs.run_checked(request, given, types.SimpleNamespace(check=lambda: None))
-                verbs.run_checked(dataclasses.replace(request, is_quiet=False), given, types.SimpleNamespace(check=lambda: None))
-            verbs.run_checked(dataclasses.replace(request, is_quiet=False), {"--quiet": [""]}, types.SimpleNamespace(check=lambda: None))  # By --config.
-    require(seen == [True, False, True, False, True] * len(flags.PLACED), "quiet", seen)
+    for verb in flags.PLACED:
+        loud = read_request(verb, ["x"], "/")
+        quiet = dataclasses.replace(loud, is_quiet=True)
+        # The last one is by --config.
+        for request, given, want in ((quiet, {}, True), (loud, {}, False), (quiet, {"--quiet": ["false"]}, True), (loud, {"--quiet": ["false"]}, False), (loud, {"--quiet": [""]}, True)):
+            require(worked_with(request, given).is_quiet == want, "quiet", verb, request.is_quiet, given)
+    require(read_request("train", ["x", "--quiet"], "/").is_quiet, "the flag")
 
 
 def a_stop_counts_before_a_refusal_that_it_may_have_caused() -> None:

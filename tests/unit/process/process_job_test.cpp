@@ -69,6 +69,18 @@ TEST_F(ProcessJob, a_row_whose_key_is_empty_is_named_by_its_number) {
   EXPECT_EQ(texts(*read_table(part(0)), "key"), (std::vector<std::string>{row_key(0), "own", row_key(2)}));
 }
 
+TEST_F(ProcessJob, does_not_go_on_with_what_an_earlier_algorithm_began) {
+  write_images("part-000000.parquet", good_rows(3));
+  process(options());
+  const std::string record = options().output + "/_job.json";
+  auto began = nlohmann::json::parse(*read_file(local_files(), record));
+  began["identity"]["fields"]["algorithm_version"] = 3;  // Which kept an empty key.
+  ASSERT_TRUE(write_file_atomic(local_files(), record, began.dump()).is_ok());
+  const Status refused = failure(options());
+  EXPECT_EQ(refused.code(), StatusCode::kFailedPrecondition);
+  EXPECT_THAT(refused.message(), HasSubstr("algorithm_version (had 3, asked for 4)"));
+}
+
 TEST_F(ProcessJob, rows_that_are_not_finite_cost_themselves_in_every_container) {
   auto rows = good_rows(7);
   rows[0].caption = "nan";

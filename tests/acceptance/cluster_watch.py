@@ -10,11 +10,11 @@ import pathlib
 import signal
 import threading
 import time
-import urllib.request
 
 from harness import LoopbackWeb, require
 
-from prometheus import DASHBOARDS, PATIENCE, Prometheus, Query, free_port, job_of_files, program_of, queries
+from ports import free_port
+from prometheus import DASHBOARDS, PATIENCE, Prometheus, Query, job_of_files, paint, program_of, queries
 from ray_bench import Driver, RayCluster, hold, programs
 from workbench import PROGRAM
 
@@ -160,17 +160,10 @@ class Watch:
         service = self.cluster.start("serve", model, "--port", port, "--threads", "1", "--num-cpus-per-task", "0.25", "--resources", "cpu=0.1", "--metrics-folder", self.endpoint)  # On the head, whose proxy has the port: the nodes are one machine.
         try:
             service.wait_for(lambda: "serving at" in service.words(), "the endpoint")
-            found = self.prometheus.await_all(wanted_queries(), meanwhile=lambda: paint(port))
+            found = self.prometheus.await_all(wanted_queries(), meanwhile=lambda: paint(f"127.0.0.1:{port}"))
         finally:
             service.process.send_signal(signal.SIGTERM)
             service.process.wait(PATIENCE)
         unseen = [verb for verb in VERBS if not self.prometheus.graph(f'up{{verb="{verb}"}} == 1')]
         require(not unseen, "programs that were never scraped", unseen)
         print(f"        {len(found)} queries of {len(DASHBOARDS)} dashboards find numbers on the cluster", flush=True)
-
-
-def paint(port: int) -> None:
-    body = json.dumps({"prompt": "a red heart", "response_format": "b64_json", "steps": 2}).encode()
-    request = urllib.request.Request(f"http://127.0.0.1:{port}/v1/images/generations", body, {"Content-Type": "application/json"})
-    with urllib.request.urlopen(request, timeout=PATIENCE) as reply:
-        require(reply.status == 200, "status", reply.status)

@@ -15,7 +15,6 @@ import pathlib
 import re
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
@@ -27,6 +26,7 @@ from PIL import Image
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "integration"))
 
 from cases import made_once  # noqa: E402
+from ports import free_port  # noqa: E402
 from ray_bench import PATIENCE, RAY_PYTHON, RayCluster, kill, programs  # noqa: E402
 from workbench import PROGRAM, ROOT, Skipped, main, numbers_at, require, run  # noqa: E402
 
@@ -49,12 +49,6 @@ def folder() -> pathlib.Path:
 
 def pixels(png) -> bytes:
     return Image.open(png).convert("RGB").tobytes()
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
 
 
 class Service:

@@ -1,10 +1,10 @@
 """Debian's Prometheus for the tests, and what every panel of deploy/grafana asks it."""
 
+import http
 import json
 import math
 import pathlib
 import shutil
-import socket
 import subprocess
 import time
 import urllib.error
@@ -12,6 +12,7 @@ import urllib.parse
 import urllib.request
 from collections.abc import Callable
 
+from ports import free_port
 from workbench import ROOT, Skipped, require
 
 DASHBOARDS = sorted((ROOT / "deploy" / "grafana").glob("*.json"))
@@ -43,10 +44,12 @@ def program_of(name: str) -> str:
     return found
 
 
-def free_port() -> int:
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        return one.getsockname()[1]
+def paint(address: str) -> None:
+    """Something to count for an endpoint whose panels are looked at."""
+    body = json.dumps({"prompt": "a red heart", "response_format": "b64_json", "steps": 2}).encode()
+    request = urllib.request.Request(f"http://{address}/v1/images/generations", body, {"Content-Type": "application/json"})
+    with urllib.request.urlopen(request, timeout=PATIENCE) as reply:
+        require(reply.status == 200, "status", reply.status)
 
 
 def static_job(name: str, addresses: list[str]) -> dict:
@@ -84,9 +87,19 @@ class Prometheus:
             with urllib.request.urlopen(f"http://{self.address}/api/v1/{path}?{urllib.parse.urlencode(parameters)}", timeout=60) as reply:
                 return json.load(reply)["data"]
         except urllib.error.HTTPError as error:
+            if error.code == http.HTTPStatus.SERVICE_UNAVAILABLE:  # It opens its store.
+                return None
             raise AssertionError(f"{path} {parameters}: {error.read().decode()}") from error
-        except urllib.error.URLError:
+        except (urllib.error.URLError, ConnectionError, TimeoutError):
             return None
+
+    def answer(self, path: str, **parameters: str):
+        """As ask(), but it is waited for."""
+        begin = time.monotonic()
+        while (found := self.ask(path, **parameters)) is None:
+            require(time.monotonic() - begin < PATIENCE, "Prometheus does not answer", path, parameters)
+            time.sleep(0.2)
+        return found
 
     def graph(self, expression: str) -> list[dict]:
         """The series that a panel of the time since the start would show: `metric`, and as `value` the last number. One that never was a number is none."""

@@ -16,6 +16,7 @@ import subprocess
 import sys
 import time
 
+from ports import free_port
 from workbench import PROGRAM, ROOT, Skipped, Workbench, digests, main, read_losses, require, run
 
 STEPS = 12
@@ -220,15 +221,9 @@ def ranks_end_with_their_launcher() -> None:
         time.sleep(0.05)
 
 
-def free_port() -> str:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return str(probe.getsockname()[1])
-
-
 def the_environment_names_the_ranks() -> None:
     bench = the_bench()
-    port = free_port()
+    port = str(free_port())
     environment = {"WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
     ranks = [start([*bench.command("by-hand"), "--metrics-port", "0"], {**environment, "RANK": str(rank), "LOCAL_RANK": str(rank)}) for rank in range(2)]
     for rank in ranks:
@@ -260,7 +255,7 @@ def mpirun_starts_the_ranks() -> None:
     if shutil.which("mpirun") is None:
         raise Skipped("there is no mpirun (package openmpi-bin)")
     bench = the_bench()
-    settings = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1", "MASTER_PORT": free_port()}
+    settings = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1", "MASTER_PORT": str(free_port())}
     launch(["mpirun", "--oversubscribe", "--bind-to", "none", "-n", "2", str(PROGRAM), *bench.command("mpirun")], settings)
     bench.require_same("mpirun")
 
@@ -273,7 +268,7 @@ def start_all(environments: list[dict[str, str]], commands: list[list[str]]) -> 
 
 def the_environment_of_srun_names_the_ranks() -> None:
     bench = the_bench()
-    step = {"SLURM_STEP_NUM_TASKS": "3", "SLURM_STEP_NUM_NODES": "1", "SLURM_JOB_ID": "4711", "SLURM_STEP_ID": "0", "MASTER_PORT": free_port()}
+    step = {"SLURM_STEP_NUM_TASKS": "3", "SLURM_STEP_NUM_NODES": "1", "SLURM_JOB_ID": "4711", "SLURM_STEP_ID": "0", "MASTER_PORT": str(free_port())}
     start_all([{**step, "SLURM_PROCID": str(rank), "SLURM_LOCALID": str(rank)} for rank in range(3)], 3 * [bench.command("srun")])
     bench.require_same("srun")
 
@@ -282,7 +277,7 @@ def sagemaker_names_the_hosts() -> None:
     """Two containers, which here share a machine and its folders: channels are read, checkpoints are the run folder, the model is exported."""
     bench = the_bench()
     hosts = ["127.0.0.1", "127.0.0.2"]
-    shared = {"TRAINING_JOB_NAME": "job-1", "MASTER_PORT": free_port()}
+    shared = {"TRAINING_JOB_NAME": "job-1", "MASTER_PORT": str(free_port())}
     toolkit = {**shared, "SM_HOSTS": json.dumps(hosts), "SM_CURRENT_HOST": hosts[0]}
     without = {**shared, "SM_RESOURCE_CONFIG": json.dumps({"current_host": hosts[1], "hosts": hosts, "network_interface_name": "lo"})}
     for name in ("input/data/training", "input/data/model", "checkpoints"):
@@ -304,7 +299,7 @@ def ranks_of_several_machines_are_each_machines_own_to_start() -> None:
     """Two containers of two ranks each; one of them loses a rank, and both begin again."""
     bench = the_bench()
     hosts = ["127.0.0.1", "127.0.0.2"]
-    job = {"TRAINING_JOB_NAME": "job-2", "SM_HOSTS": json.dumps(hosts), "MASTER_PORT": free_port()}
+    job = {"TRAINING_JOB_NAME": "job-2", "SM_HOSTS": json.dumps(hosts), "MASTER_PORT": str(free_port())}
     command = bench.command("machines", "--nproc", "2", "--resume", "none")
     first, second = (start(command, {**job, "SM_CURRENT_HOST": host}) for host in hosts)
     wait_for_steps(bench.path("machines"), 5, first)
@@ -321,7 +316,7 @@ def ranks_of_several_machines_are_each_machines_own_to_start() -> None:
 
 def a_rank_of_another_job_does_not_disturb_this_one() -> None:
     bench = the_bench()
-    step = {"SLURM_STEP_NUM_TASKS": "2", "SLURM_STEP_NUM_NODES": "1", "SLURM_STEP_ID": "0", "MASTER_PORT": free_port()}
+    step = {"SLURM_STEP_NUM_TASKS": "2", "SLURM_STEP_NUM_NODES": "1", "SLURM_STEP_ID": "0", "MASTER_PORT": str(free_port())}
     first = start(bench.command("this-job"), {**step, "SLURM_JOB_ID": "1", "SLURM_PROCID": "0", "SLURM_LOCALID": "0"})
     stranger = start(bench.command("that-job"), {**step, "SLURM_JOB_ID": "2", "SLURM_PROCID": "1", "SLURM_LOCALID": "1"})
     require("another job" in finish(stranger, expect=1), "the stranger does not say that the ranks are another job's")
@@ -347,7 +342,7 @@ def a_spot_notice_ends_the_run_with_a_checkpoint() -> None:
 
 
 def start_two(commands: list[list[str]]) -> list[subprocess.Popen]:
-    environment = {"WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": free_port()}
+    environment = {"WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}
     return [start(command, {**environment, "RANK": str(rank), "LOCAL_RANK": str(rank)}) for rank, command in enumerate(commands)]
 
 
@@ -377,7 +372,7 @@ def a_rank_with_another_model_is_refused() -> None:
 
 
 def sigterm_ends_a_rank_that_waits_for_others() -> None:
-    port = free_port()
+    port = str(free_port())
     rank = start(the_bench().command("alone"), {"WORLD_SIZE": "2", "RANK": "0", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port})
     end = time.monotonic() + PATIENCE
     while not listens(int(port)):

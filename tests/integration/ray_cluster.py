@@ -19,7 +19,6 @@ import json
 import os
 import pathlib
 import signal
-import socket
 import sys
 
 KINDS = tuple(sys.argv[2:]) or ("cpu", "encoder", "trainer")
@@ -34,6 +33,7 @@ os.environ |= {"RAY_TMPDIR": sys.argv[1], "RAY_AUTH_MODE": "disabled", "RAY_USAG
                "RAY_local_fs_capacity_threshold": "1.0", "RAY_raylet_start_wait_time_s": "240", "RAY_worker_niceness": "0"}  # Beside compilers Ray's 15 would be next to nothing.
 
 import ray  # noqa: E402
+from ports import free_port  # noqa: E402
 from ray.cluster_utils import Cluster  # noqa: E402
 
 
@@ -100,12 +100,6 @@ def head_of_a_try() -> dict:
 
 def process_of(node, name: str) -> int:
     return node.all_processes[name][0].process.pid
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
 
 
 def raylet_of(node) -> int:

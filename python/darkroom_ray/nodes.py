@@ -126,8 +126,11 @@ def types_on_head(port: str) -> tuple[NodeType, ...]:
     return ()
 
 
-def types_of_head(ray) -> tuple[NodeType, ...]:
-    """By the process on the head that brings nodes, which tells Ray's clients nothing; none where the head does not say in time."""
+_asked: dict[tuple[str, str], object] = {}  # By connection (cluster and Ray's job) what its head is to answer: it is asked once.
+
+
+def types_of_head(ray) -> tuple[NodeType, ...] | None:
+    """By the process on the head that brings nodes, which tells Ray's clients nothing; None: the head has not said it yet."""
     from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
     here = ray.get_runtime_context()
@@ -135,13 +138,17 @@ def types_of_head(ray) -> tuple[NodeType, ...]:
     port = here.gcs_address.rpartition(":")[2]
     if not head or head == here.get_node_id():
         return types_on_head(port) if head else ()
-    strategy = NodeAffinitySchedulingStrategy(head, soft=False)
-    reply = ray.remote(types_on_head).options(num_cpus=0, max_retries=0, scheduling_strategy=strategy).remote(port)
+    connection = (here.gcs_address, here.get_job_id())
+    if connection not in _asked:
+        strategy = NodeAffinitySchedulingStrategy(head, soft=False)
+        _asked[connection] = ray.remote(types_on_head).options(num_cpus=0, max_retries=0, scheduling_strategy=strategy).remote(port)
     try:
-        return ray.get(reply, timeout=HEAD_SECONDS)
-    except ray.exceptions.RayError:
-        ray.cancel(reply, force=True)
-        return ()
+        return ray.get(_asked[connection], timeout=HEAD_SECONDS)
+    except ray.exceptions.GetTimeoutError:  # It may have said it when it is looked at again.
+        return None
+    except ray.exceptions.RayError:  # Its worker was lost, say.
+        del _asked[connection]
+        return None
 
 
 def types_told(ray) -> tuple[NodeType, ...]:
@@ -157,5 +164,6 @@ def with_node_types(ray, request: Request) -> Request:
         types = types_of_file(os.path.join(request.folder, os.path.expanduser(request.cluster_config)))
     else:
         types = types_told(ray) or types_of_head(ray)
-    beside = {part: dataclasses.replace(served, node_types=types) for part in ("encoders", "transformers") if (served := getattr(request, part))}
-    return dataclasses.replace(request, node_types=types, **beside)
+    known = {"node_types": types or (), "is_head_silent": types is None}
+    beside = {part: dataclasses.replace(served, **known) for part in ("encoders", "transformers") if (served := getattr(request, part))}
+    return dataclasses.replace(request, **known, **beside)

@@ -34,6 +34,8 @@ STORE_SECONDS = 5.0  # That a store has to answer a node.
 NOTHING_THERE = "nothing has that name yet"  # As the program says of a place of S3 (apps/darkroom/doctor/stores.cpp).
 # Of the driver's machine, where other packages compute nothing: a head without GPUs may have another torch.
 DRIVER_PACKAGES = ("darkroom", "ray", "python")
+HEAD_IS_SILENT = ("the head has not said yet what its autoscaler may bring, and nodes that may come were not counted: run the same command again, or name "
+                  "the file of `ray up` with --cluster-config")
 NONCE_PREFIX = "_tmp.probe-"  # What begins with _tmp is no data (docs/formats/commit.md).
 
 
@@ -268,7 +270,8 @@ def refuse(problems: list[str]) -> None:
 
 def problems_of_room(request: Request, given: dict[str, list[str]], nodes: list[Node]) -> list[str]:
     groups = gradient_groups(given) if request.verb in RUNS else None
-    return [*check_amounts(request, given, groups), *check_resources(with_coming(request, nodes), request)]
+    missing = check_resources(with_coming(request, nodes), request)
+    return [*check_amounts(request, given, groups), *missing, *([HEAD_IS_SILENT] if missing and request.is_head_silent else [])]
 
 
 def check_room(ray, request: Request, given: dict[str, list[str]]) -> None:

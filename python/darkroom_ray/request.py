@@ -108,6 +108,7 @@ class Request:
     address: str = ""  # Of the cluster; "": RAY_ADDRESS, else a Ray of this machine that ends with the command.
     cluster_config: str = ""  # Of `ray up`: its types of nodes may come; "": as the cluster itself knows.
     node_types: tuple[NodeType, ...] = ()  # That may come: nodes.with_node_types().
+    is_head_silent: bool = False  # Whether any may come is not known: the head, which was asked, has not answered yet.
     program: str = ""  # Path of the program on every node; "": each node's own.
     storage: str = ""  # Of Ray Train's own records.
     summary_path: str = ""

@@ -12,6 +12,7 @@ import io
 import itertools
 import json
 import os
+import pathlib
 import signal
 import socket
 import subprocess
@@ -304,14 +305,23 @@ def a_wrong_cluster_configuration_is_refused_with_its_place() -> None:
 JSON_AS_YAML = types.SimpleNamespace(safe_load=json.load, YAMLError=ValueError)  # Ray brings the real one.
 
 
-def ray_of_head(told=None, own_id: str = "00000000", get=None, cancelled=None) -> types.SimpleNamespace:
-    """Two nodes, the first one the head, whose store listens at port 6379."""
+JOB_IDS = itertools.count()
+
+
+def ray_of_head(told=None, own_id: str = "00000000", get=None, asked_for=None) -> types.SimpleNamespace:
+    """Two nodes, the first one the head, whose store listens at port 6379; a connection of its own. `asked_for`: what the head is asked."""
+    job_id = f"job {next(JOB_IDS)}"
     alive = [{"NodeID": f"{number:08}", "Alive": True, "NodeManagerAddress": "10.0.0.1", "Resources": {"CPU": 1.0, **({nodes.HEAD_RESOURCE: 1.0} if number == 0 else {})}} for number in range(2)]
     state = types.SimpleNamespace(get_cluster_config=lambda: told)
-    task = types.SimpleNamespace(options=lambda **options: types.SimpleNamespace(remote=lambda port: (port, options["scheduling_strategy"])))
-    context = types.SimpleNamespace(gcs_address="10.0.0.1:6379", get_node_id=lambda: own_id)
-    return types.SimpleNamespace(nodes=lambda: alive, _private=types.SimpleNamespace(state=types.SimpleNamespace(state=state)), remote=lambda what: task, get=get, exceptions=types.SimpleNamespace(RayError=RuntimeError),
-                                 get_runtime_context=lambda: context, cancel=lambda reply, force: cancelled.append(reply))
+    task = types.SimpleNamespace(options=lambda **options: types.SimpleNamespace(remote=lambda port: note(port) or (port, options["scheduling_strategy"])))
+    note = ([] if asked_for is None else asked_for).append
+    context = types.SimpleNamespace(gcs_address="10.0.0.1:6379", get_node_id=lambda: own_id, get_job_id=lambda: job_id)
+    return types.SimpleNamespace(nodes=lambda: alive, _private=types.SimpleNamespace(state=types.SimpleNamespace(state=state)), remote=lambda what: task, get=get, exceptions=types.SimpleNamespace(RayError=RuntimeError, GetTimeoutError=Late),
+                                 get_runtime_context=lambda: context)
+
+
+class Late(RuntimeError):
+    """Ray's error of an answer that has not come yet."""
 
 
 AFFINITY = {"ray.util": types.SimpleNamespace(), "ray.util.scheduling_strategies": types.SimpleNamespace(NodeAffinitySchedulingStrategy=lambda node_id, soft: node_id)}
@@ -330,19 +340,22 @@ def the_autoscaler_of_the_cluster_is_asked_what_may_come() -> None:
         require([(one.name, one.most, one.resources) for one in found.node_types] == [("g5", nodes.MOST_NODES, {"CPU": 8})] and found.encoders.node_types == found.node_types, "what Ray's store was told", found)
         known = types_of(LAUNCHER)
         found = nodes.with_node_types(ray_of_head(own_id="00000001", get=lambda reply, timeout: known if reply == ("6379", "00000000") else ()), request)
-        require(found.node_types == known, "the head of another node", found)
-        cancelled: list = []
-
-        def silent(reply, timeout):
-            raise RuntimeError
-
-        require(nodes.with_node_types(ray_of_head(own_id="00000001", get=silent, cancelled=cancelled), request).node_types == () and len(cancelled) == 1, "a head that does not answer")
+        require(found.node_types == known and not found.is_head_silent, "the head of another node", found)
+        for ends, num_asked, want in (([Late(), Late(), known, known], 1, [(), (), known, known]), ([RuntimeError("its worker died"), known], 2, [(), known]), ([()], 1, [()])):
+            asked_for: list = []
+            ray = ray_of_head(own_id="00000001", get=unittest.mock.Mock(side_effect=list(ends)), asked_for=asked_for)
+            of_looks = [nodes.with_node_types(ray, request) for _ in ends]
+            require([one.node_types for one in of_looks] == want and len(asked_for) == num_asked, "a head that answers later", of_looks, asked_for)
+            require(all(one.is_head_silent == one.encoders.is_head_silent == isinstance(end, RuntimeError) for one, end in zip(of_looks, ends)), "none and silence are two things", of_looks)
         with temporary_folder() as folder:
             (folder / "c.yaml").write_text(json.dumps(LAUNCHER))
             port = f"of {os.getpid()}"
             words = ["/autoscaler/v2/monitor.py", f"--gcs-address=10.0.0.1:{port}", f"--autoscaling-config={folder}/c.yaml"]
             stands_for_it = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)", *words])
             try:
+                while not pathlib.Path(f"/proc/{stands_for_it.pid}/cmdline").read_bytes():  # The kernel is loading it still.
+                    require(stands_for_it.poll() is None, "it has ended")
+                    time.sleep(0.01)
                 require(nodes.types_on_head(port) == known and nodes.types_on_head("another") == (), "the process is found by its words")
                 (folder / "c.yaml").write_text("none")
                 require(nodes.types_on_head(port) == (), "a file that is not read here")
@@ -354,6 +367,14 @@ def the_autoscaler_of_the_cluster_is_asked_what_may_come() -> None:
             require(nodes.with_node_types(None, with_file).encoders.node_types == known, "the file of the flag, for what is asked beside, too")
         with unittest.mock.patch.object(nodes, "types_on_head", lambda port: known if port == "6379" else ()):
             require(nodes.with_node_types(ray_of_head(), request).node_types == known, "a driver on the head asks nobody")
+
+
+def a_silent_head_is_told_of_where_room_is_missing() -> None:
+    there = [node("a")]
+    for num_workers, is_silent, num_problems in ((4, True, 0), (40, False, 1), (40, True, 2)):
+        request = dataclasses.replace(asked("train", num_workers, num_workers), is_head_silent=is_silent)
+        problems = probe.problems_of_room(request, {"RECIPE.toml": ["gone.toml"]}, there)
+        require(len(problems) == num_problems and (num_problems < 2 or "autoscaler" in problems[-1] and "--cluster-config" in problems[-1]), "problems", num_workers, is_silent, problems)
 
 
 def places_of_a_command_line_are_found() -> None:
@@ -1267,6 +1288,7 @@ if __name__ == "__main__":
             nodes_of_an_autoscaler_count_before_they_come,
             a_wrong_cluster_configuration_is_refused_with_its_place,
             the_autoscaler_of_the_cluster_is_asked_what_may_come,
+            a_silent_head_is_told_of_where_room_is_missing,
             places_of_a_command_line_are_found,
             a_node_looks_at_the_places_and_leaves_nothing,
             an_actor_on_a_node_tells_all_that_it_sees,

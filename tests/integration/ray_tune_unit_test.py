@@ -59,13 +59,13 @@ def a_launcher_stands_for_its_command() -> None:
 
 
 def a_signal_asks_and_a_kill_leaves() -> None:
-    seen, is_at_work = [], threading.Semaphore(0)
+    seen, is_stopped_twice = [], threading.Event()
 
     def run(command: list[str], launch) -> int:
         launch.say("at work")
-        is_at_work.release()
         while not launch.is_ending:
             launch.pause(PATIENCE)
+        require(launch.is_gone or is_stopped_twice.wait(PATIENCE), "the second signal")
         seen.append((command[0], launch.is_asked, launch.is_gone))
         return 143
 
@@ -74,6 +74,7 @@ def a_signal_asks_and_a_kill_leaves() -> None:
         require(stopped.stdout.readline() == "at work\n", "the trial's output comes while it is at work")
         for _ in range(2):  # The search's, and that of what stops the driver with all that it started.
             stopped.send_signal(signal.SIGTERM)
+        is_stopped_twice.set()
         require(said_by(stopped) == (143, ""), "SIGTERM, then the trial's own exit code")
         killed = launch("killed")
         require(killed.stdout.readline() == "at work\n", "at work")
@@ -436,7 +437,8 @@ def stopped_search(words: str = "") -> tuple:
 
 
 def a_stop_reaches_the_search_once() -> None:
-    require(stopped_search() == (130, "x\n"), "the driver hands it on, once, and ends as it was stopped", stopped_search())
+    found = stopped_search()
+    require(found == (130, "x\n"), "the driver hands it on, once, and ends as it was stopped", found)
 
 
 def a_search_that_was_stopped_beside_its_driver_is_not_stopped_again() -> None:

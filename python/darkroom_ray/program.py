@@ -120,10 +120,14 @@ def until_cancelled(start: Callable, work: Callable, stop: Callable):
 def run_to_summary(request: Request) -> tuple[int, dict, str]:
     """A task: runs a verb to its end; where the task is cancelled, its program ends in order. Exit code, summary, last words. Errors:
     ProgramFailed when it was killed; KeyboardInterrupt."""
+    hear_cancelling()  # Before all else: to ask for the price takes its time, too.
     with tempfile.TemporaryDirectory() as folder:
         path = pathlib.Path(folder, "summary.json")
-        words = priced_here(request).command("--json-summary", str(path))
-        code, said = until_cancelled(lambda: start_child(request, words), lambda child: (child.wait(), child.last_words()), stop_program)
+
+        def start() -> Child:
+            return start_child(request, priced_here(request).command("--json-summary", str(path)))
+
+        code, said = until_cancelled(start, lambda child: (child.wait(), child.last_words()), stop_program)
         if was_killed(code):
             raise ProgramFailed(code, said, socket.gethostname())
         summary = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}

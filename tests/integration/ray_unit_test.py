@@ -865,6 +865,20 @@ def a_task_that_is_cancelled_while_its_program_starts_leaves_none_behind() -> No
             require(not never, "what was not begun yet is not waited for", never)
 
 
+def a_task_that_is_cancelled_while_it_asks_for_its_price_hears_it() -> None:
+    def priced(request: Request) -> Request:
+        _thread.interrupt_main()
+        return request
+
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    with temporary_folder() as folder, unittest.mock.patch.object(program, "priced_here", priced):
+        try:
+            program.run_to_summary(item_request(folder, "exit 0"))
+        except KeyboardInterrupt:
+            return
+        raise AssertionError("the task was not cancelled")
+
+
 def a_task_without_trouble_has_its_program_s_words() -> None:
     with temporary_folder() as folder:
         script = """echo 'x warning: w' >&2; echo '{"ready": true, "items": 1}'; read item && echo "{\\"item\\": $item}"; read item; exit 0"""
@@ -1312,6 +1326,7 @@ if __name__ == "__main__":
             a_stopped_encoder_ends_its_program_in_order,
             a_cancelled_task_ends_its_program_in_order,
             a_task_that_is_cancelled_while_its_program_starts_leaves_none_behind,
+            a_task_that_is_cancelled_while_it_asks_for_its_price_hears_it,
             a_task_without_trouble_has_its_program_s_words,
             encoders_that_are_not_placed_get_no_work,
             a_stopped_job_waits_until_its_encoders_have_ended_their_programs,

@@ -14,7 +14,8 @@ SCHEMA_VERSION = 39  # Of Grafana 10.4 and later, which bring older ones up to d
 COLUMNS = 24
 WIDTH, HEIGHT = 8, 7
 DATASOURCE = {"type": "prometheus", "uid": "${datasource}"}
-NO_STEP = ', phase!="step"'
+WAIT = ', phase=~"data_wait|device_wait"'
+NO_STEP_OR_WAIT = ', phase!~"step|data_wait|device_wait"'
 HERE = 'instance=~"$instance"'
 
 
@@ -81,17 +82,20 @@ def data_plane() -> list[dict]:
 
 def training() -> list[dict]:
     of = lambda metric, by="instance": f"max by ({by}) ({metric}{{{HERE}}})"  # noqa: E731: of one rank, whose numbers these are.
-    phases = f'{rate("darkroom_train_phase_seconds_total", "phase", NO_STEP)} / on() group_left sum(rate(darkroom_train_phase_seconds_total{{{HERE}, phase="step"}}[$__rate_interval]))'
+    spent = lambda labels: f"rate(darkroom_train_phase_seconds_total{{{HERE}{labels}}}[$__rate_interval])"  # noqa: E731
+    idle = f'darkroom_train_phase_seconds_total{{{HERE}, phase="device_idle"}}'
+    parts = f"{spent(NO_STEP_OR_WAIT)} or ({spent(WAIT)} unless on (instance) {idle})"  # A GPU's program waits beside its phases.
+    phases = f'sum by (phase) ({parts}) / on() group_left sum(rate(darkroom_train_phase_seconds_total{{{HERE}, phase="step"}}[$__rate_interval]))'
     return [
         panel("Steps done", "percentunit", (f"max(darkroom_train_step{{{HERE}}}) / max(darkroom_train_last_step{{{HERE}}})", "of the run"), kind="stat"),
         panel("Images per second", "none", (f"sum(rate(darkroom_train_images_total{{{HERE}}}[$__rate_interval]))", "all ranks"), (f"max(darkroom_train_images_per_second{{{HERE}}})", "over the last steps")),
-        panel("MFU", "percentunit", (of("darkroom_train_mfu"), "{{instance}}"), about="Of the processes that were started with --tflops."),
+        panel("MFU", "percentunit", (of("darkroom_train_mfu"), "{{instance}}"), about="Share of the peak, which is --tflops or was measured at the start."),
         panel("Loss", "none", (f"max(darkroom_train_loss{{{HERE}}})", "loss")),
         panel("Norm of the gradient", "none", (f"max(darkroom_train_grad_norm{{{HERE}}})", "before clipping")),
         panel("Learning rate", "sci", (f"max(darkroom_train_learning_rate{{{HERE}}})", "learning rate")),
         panel("Goodput", "percentunit", (f"max(darkroom_train_goodput{{{HERE}}})", "goodput"), about="Share of training in the time that the run was not away, earlier starts included."),
         panel("What the wall time went into", "s", (of("darkroom_train_spent_seconds", "spending"), "{{spending}}")),
-        panel("What a step goes into", "percentunit", (phases, "{{phase}}"), about="Waiting for data should be near 0."),
+        panel("What a step goes into", "percentunit", (phases, "{{phase}}"), about="Waiting for data should be near 0; on a GPU, where the phases are by its own clock, its idling."),
         panel("Floating-point operations", "none", (of("darkroom_train_flop_per_second"), "{{instance}} per second")),
         panel("Peak memory of a rank's tensors", "bytes", (of("darkroom_train_peak_memory_bytes"), "{{instance}}")),
         panel("Steps left out", "none", (f"sum(increase(darkroom_train_skipped_steps_total{{{HERE}}}[$__rate_interval]))", "not finite")),

@@ -97,6 +97,23 @@ def each_alert_fires_for_what_it_is_about_and_for_nothing_else() -> None:
                 require((done.returncode != 0) == fires and (f"alertname: {alert}" in said) == fires, alert, "should fire:", fires, said)
 
 
+def a_steps_phases_add_up_to_it_on_a_gpu_and_on_a_cpu() -> None:
+    """A GPU's program waits beside the phases, which are by the GPU's clock."""
+    promtool = program_of("promtool")
+    query = next(query for dashboard, title, query in queries() if (dashboard, title) == ("training", "What a step goes into"))
+    gpu = {"device_idle": 2, "forward": 2, "backward": 8, "update": 4, "data_wait": 3, "device_wait": 90, "step": 16}
+    cpu = {"data_wait": 2, "forward": 2, "backward": 8, "update": 4, "device_wait": 0, "step": 16}
+    for seconds, beside in ((gpu, {"data_wait", "device_wait"}), (cpu, set())):
+        series = [{"series": f'darkroom_train_phase_seconds_total{{phase="{phase}", instance="a"}}', "values": f"0+{each}x60"} for phase, each in seconds.items()]
+        shares = [{"labels": f'{{phase="{phase}"}}', "value": each / 16} for phase, each in seconds.items() if phase not in beside | {"step"}]
+        test = {"evaluation_interval": "1m", "tests": [{"interval": "1m", "input_series": series, "promql_expr_test": [{"expr": query, "eval_time": "1h", "exp_samples": shares}]}]}
+        with tempfile.TemporaryDirectory() as folder:
+            path = pathlib.Path(folder, "test.yml")
+            path.write_text(json.dumps(test))
+            done = subprocess.run([promtool, "test", "rules", path], capture_output=True, text=True)
+            require(done.returncode == 0, "other shares", done.stdout, done.stderr)
+
+
 def left_address(folder: str) -> str:
     """Where the process that works in a folder says that its numbers are."""
     begin = time.monotonic()
@@ -305,4 +322,4 @@ def check_numbers(prometheus: Prometheus, found: dict) -> None:
 
 
 if __name__ == "__main__":
-    main([every_documented_name_is_counted_by_a_source, the_committed_dashboards_are_those_of_the_script, every_query_names_a_variable_that_the_dashboard_has, promtool_takes_the_configuration, names_of_jobs_are_documented, each_alert_fires_for_what_it_is_about_and_for_nothing_else, every_panel_finds_what_it_asks_for])
+    main([every_documented_name_is_counted_by_a_source, the_committed_dashboards_are_those_of_the_script, every_query_names_a_variable_that_the_dashboard_has, promtool_takes_the_configuration, names_of_jobs_are_documented, each_alert_fires_for_what_it_is_about_and_for_nothing_else, a_steps_phases_add_up_to_it_on_a_gpu_and_on_a_cpu, every_panel_finds_what_it_asks_for])

@@ -14,6 +14,7 @@ import threading
 from darkroom_ray.addresses import place_to_listen
 from darkroom_ray.cluster import actor_here
 from darkroom_ray.flags import Refused
+from darkroom_ray.progress import say
 from darkroom_ray.request import Request
 
 NAMESPACE = "darkroom"  # Of actors that are found by their names.
@@ -168,9 +169,14 @@ class FolderKeeper:
         self._thread.start()
 
     def _keep(self) -> None:
+        has_warned = False
         while not self._is_over.wait(LOOK_SECONDS):
-            with contextlib.suppress(Exception):  # The next look may do; a thread that has ended would leave the folder as it was.
+            try:
                 self.look()
+            except Exception as error:  # The next look may do; a thread that has ended would leave the folder as it was.
+                if not has_warned and not self._is_over.is_set():
+                    say(f"warning: the folder of --metrics-folder could not be brought up to date, and is tried again: {type(error).__name__}: {error}")
+                    has_warned = True
 
     def look(self) -> None:
         programs = self._ray.get(self._book.programs.remote(), timeout=BOOK_SECONDS)

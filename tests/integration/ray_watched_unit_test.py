@@ -4,7 +4,9 @@
 usage: ray_watched_unit_test.py
 """
 
+import contextlib
 import dataclasses
+import io
 import json
 import os
 import re
@@ -152,10 +154,12 @@ def addresses_lie_where_top_and_prometheus_look() -> None:
         (left / "10.0.0.5-4321.json").write_text(json.dumps({"address": "10.0.0.5:4321", "host": "h", "verb": "train"}))  # By a driver that was killed.
         (left / "torn.json").write_text("{")
         (left / "h-17.json").write_text(json.dumps({"address": "10.0.0.5:4321", "host": "h", "pid": 17}))  # By a program itself.
-        answers = iter([ValueError("a fault")])
-        real_nodes, ray.nodes = ray.nodes, lambda: raise_next(answers) or real_nodes()  # Whatever Ray says at the first look.
-        keeper = watched.FolderKeeper(ray, book, watched.AddressFolder(str(place / "seen")))
-        wait_until((place / "seen" / "targets.json").exists)
+        answers = iter([ValueError("a fault"), ValueError("a second one")])
+        real_nodes, ray.nodes = ray.nodes, lambda: raise_next(answers) or real_nodes()  # Whatever Ray says at the first looks.
+        with contextlib.redirect_stderr(io.StringIO()) as said:
+            keeper = watched.FolderKeeper(ray, book, watched.AddressFolder(str(place / "seen")))
+            wait_until((place / "seen" / "targets.json").exists)
+        require(said.getvalue().count("warning: ") == 1 and "ValueError: a fault\n" in said.getvalue(), "the first failure is said, once", said.getvalue())
         require(set(book.book.programs()) == {here}, "where nobody listens", book.book.programs())
         require(sorted(path.name for path in left.iterdir() if path.name != "torn.json") == sorted([f"127.0.0.1-{here[10:]}.json", "h-17.json"]), "files", list(left.iterdir()))
         file = left / f"127.0.0.1-{here[10:]}.json"

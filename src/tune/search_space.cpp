@@ -66,7 +66,7 @@ Status read_range(std::string_view values, size_t dots, std::string_view text, S
 class Rounding {
  public:
   Rounding(double value, double width) : value_(value) {
-    if (value != 0) {
+    if (value != 0 && width / 2 > 0) {  // No digits tell apart what lies at the same double.
       const int first = decade(value);
       digits_ = std::clamp(first - decade(width / 2) + 1, kFewestDigits, kMostDigits);
       unit_ = std::pow(10, first - digits_ + 1);
@@ -86,7 +86,7 @@ class Rounding {
   double rounded(double value) const { return number_of(fmt::format("{:.{}e}", value, digits_ - 1)).value_or(value); }
 
   double value_;
-  int digits_ = kFewestDigits;
+  int digits_ = kMostDigits;
   double unit_ = 0;
 };
 

@@ -4,7 +4,9 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <cstdlib>
 #include <set>
+#include <utility>
 
 namespace darkroom {
 namespace {
@@ -90,6 +92,24 @@ TEST(search_space, each_part_of_an_axis_gives_a_value_of_its_own) {
     }
   }
   EXPECT_EQ(axis("a.b=1e-5..1e-2:log").value_at(0.5, 27), "0.000316");  // Three digits are enough.
+}
+
+// Of so narrow a range most parts are one number, and no digits tell their ends apart.
+TEST(search_space, a_range_of_few_doubles_gives_each_of_them) {
+  for (const auto& [text, num_doubles] : {std::pair("a.b=1..1.0000000000000002", 2U), std::pair("a.b=1..1.0000000000000009", 5U),
+                                          std::pair("a.b=1..1.0000000000000009:log", 5U), std::pair("a.b=0..5e-324", 2U)}) {
+    const SearchAxis one = axis(text);
+    std::set<double> seen;
+    for (int part = 0; part < 32; ++part) {
+      const double value = std::strtod(one.value_at((part + 0.5) / 32, 32).c_str(), nullptr);  // Which takes 5e-324, too.
+      EXPECT_GE(value, one.low) << text;
+      EXPECT_LE(value, one.high) << text;
+      EXPECT_TRUE(seen.empty() || value >= *seen.rbegin()) << text << " " << part;
+      seen.insert(value);
+    }
+    EXPECT_EQ(seen.size(), num_doubles) << text;
+    EXPECT_EQ(one.grid_values(33).size(), num_doubles) << text;
+  }
 }
 
 TEST(search_space, a_grid_holds_the_ends_once) {

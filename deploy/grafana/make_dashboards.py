@@ -128,7 +128,7 @@ def cluster() -> list[dict]:
         panel("Items committed per second", "ops", (of_ray("items_total", "verb"), "{{verb}}")),
         panel("Items to do", "none", (last("open_items", "verb"), "{{verb}}")),
         panel("Tasks and encoders", "none", (last("workers", "verb"), "{{verb}}")),
-        panel("Workers lost and replaced", "none", (f"{last('restarts_total', 'verb')} or vector(0)", "{{verb}}"), about="Ray shows no counter before it counts."),
+        panel("Workers lost and replaced", "none", (f"{last('restarts_total', 'verb')} or on() vector(0)", "{{verb}}"), about="Ray shows no counter before it counts."),
         panel("Open cost of a replica by its target", "none", (last("serve_load", "application, WorkerId"), "{{application}} {{WorkerId}}"), about="Above 1 another replica is wanted."),
         panel("Step", "none", (last("train_step", "instance"), "{{instance}}")),
         panel("Loss", "none", (last("train_loss", "instance"), "{{instance}}")),

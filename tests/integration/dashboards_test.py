@@ -20,9 +20,8 @@ import tempfile
 import threading
 import time
 import types
-import urllib.request
 
-from prometheus import DASHBOARDS, PATIENCE, Prometheus, job_of_files, program_of, queries, static_job
+from prometheus import DASHBOARDS, PATIENCE, Prometheus, job_of_files, paint, program_of, queries, static_job
 from workbench import PROGRAM, ROOT, LoopbackWeb, Orders, Skipped, Workbench, main, require, run
 
 PRICE = ["--price-per-hour", "p4de.24xlarge:spot"]
@@ -81,6 +80,54 @@ ALERTS = {
 }
 
 
+def panels_of_a_cluster_ask_for_names_that_its_jobs_show() -> None:
+    asked = {name for dashboard, _, query in queries() if dashboard == "cluster" for name in re.findall(r"\bray_(\w+)", query)}
+    require(len(asked) > 8 and asked <= set(names_of_jobs()), "names that nobody shows", asked - set(names_of_jobs()))
+
+
+class Opening(http.server.ThreadingHTTPServer):
+    """Prometheus while it opens its store: it does not answer, then not yet, and then does. Errors of a query are its own words."""
+
+    def __init__(self) -> None:
+        ways = iter(["hang up", 503, 200, 400])
+
+        class Handler(http.server.BaseHTTPRequestHandler):
+            def do_GET(self) -> None:
+                way = next(ways)
+                if way == "hang up":
+                    return
+                body = json.dumps({"data": ["a"], "error": "wrong"}).encode()
+                self.send_response(way)
+                self.send_header("Content-Length", str(len(body)))
+                self.end_headers()
+                self.wfile.write(body)
+
+            def log_message(self, *unused) -> None: ...
+
+        super().__init__(("127.0.0.1", 0), Handler)
+
+
+def a_prometheus_that_opens_its_store_is_asked_again() -> None:
+    server = Opening()
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    opening = Prometheus.__new__(Prometheus)
+    opening.address, opening.process, opening.log = f"127.0.0.1:{server.server_port}", types.SimpleNamespace(poll=lambda: None), types.SimpleNamespace(name=os.devnull)
+    try:
+        require([opening.ask("labels") for _ in range(2)] == [None, None] and opening.answer("labels") == ["a"], "an answer")
+        try:
+            opening.ask("query")
+        except AssertionError as error:
+            require("wrong" in str(error), "its words", error)
+        else:
+            raise AssertionError("a query that is refused has an answer")
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+    require(opening.ask("labels") is None, "nobody listens")
+
+
 def each_alert_fires_for_what_it_is_about_and_for_nothing_else() -> None:
     promtool = program_of("promtool")
     rules = ROOT / "deploy" / "prometheus_rules.yml"
@@ -137,13 +184,6 @@ def started(*arguments, environment: dict[str, str]):
             code = process.wait(PATIENCE)
             errors.seek(0)
             require(code == 143, "exit code", code, errors.read()[-3000:])
-
-
-def paint(address: str) -> None:
-    body = json.dumps({"prompt": "a red heart", "response_format": "b64_json", "steps": 2}).encode()
-    request = urllib.request.Request(f"http://{address}/v1/images/generations", body, {"Content-Type": "application/json"})
-    with urllib.request.urlopen(request, timeout=PATIENCE) as reply:
-        require(reply.status == 200, "status", reply.status)
 
 
 def served_at(errors) -> str:
@@ -231,7 +271,7 @@ def every_documented_name_is_counted_by_a_source() -> None:
 
 
 def check_rules(prometheus: Prometheus, known: set[str]) -> None:
-    rules = [rule for group in prometheus.ask("rules")["groups"] for rule in group["rules"]]
+    rules = [rule for group in prometheus.answer("rules")["groups"] for rule in group["rules"]]
     require(len(rules) == 8, "rules", rules)
     for rule in rules:
         require(rule["health"] == "ok", "a rule cannot be evaluated", rule)
@@ -293,6 +333,7 @@ def every_panel_finds_what_it_asks_for() -> None:
         _, errors = stack.enter_context(started("serve", bench.model, "--port", "0", *PRICE, environment=environment))
         endpoint = served_at(errors)
         targets.add("darkroom-serve", endpoint)
+        await_answer(prometheus, "count(darkroom_job_rows_done == darkroom_job_rows) == 2")  # Before that "Rows done" finds a number, too, of a scrape before the end.
         found = prometheus.await_all(queries(), meanwhile=lambda: paint(endpoint))
         print(f"        {len(found)} queries of {len(DASHBOARDS)} dashboards")
         check_numbers(prometheus, found)
@@ -307,6 +348,14 @@ def check_top(bench: Workbench, endpoint: str) -> None:
         require(words in text, "top lacks", words, text)
 
 
+def check_zero_is_a_line_of_nobody(prometheus: Prometheus, found: dict) -> None:
+    """Of what counts from the first time on: a line at 0 until then, and after it the lines of those that count alone."""
+    query = next(query for dashboard, title, query in found if (dashboard, title) == ("cluster", "Workers lost and replaced"))
+    for asked, want in ((query, {"download"}), (query.replace("restarts", "of_nobody"), {None})):
+        verbs = {series["metric"].get("verb") for series in prometheus.answer("query", query=asked)["result"]}
+        require(verbs == want, "lines of", asked, verbs)
+
+
 def check_numbers(prometheus: Prometheus, found: dict) -> None:
     by_title = {(dashboard, title): result for (dashboard, title, _), result in found.items()}
     done = {series["value"] for series in by_title["data_plane", "Rows done"]}
@@ -315,11 +364,12 @@ def check_numbers(prometheus: Prometheus, found: dict) -> None:
     require({series["metric"]["gpu"] for series in by_title["training", "Memory of GPUs"]} == {"0", "1"}, "GPUs", by_title)
     shares = {series["metric"]["phase"]: series["value"] for series in by_title["training", "What a step goes into"]}
     require(set(shares) == {"data_wait", "forward", "backward", "update", "device_wait"}, "phases", shares)
-    names = set(prometheus.ask("label/__name__/values"))
+    names = set(prometheus.answer("label/__name__/values"))
     ours = {re.sub("_(bucket|sum|count)$", "", name) for name in names if name.startswith("darkroom_")}
     require(ours <= documented_names(), "docs/metrics.md lacks", ours - documented_names())
     check_rules(prometheus, names)
+    check_zero_is_a_line_of_nobody(prometheus, found)
 
 
 if __name__ == "__main__":
-    main([every_documented_name_is_counted_by_a_source, the_committed_dashboards_are_those_of_the_script, every_query_names_a_variable_that_the_dashboard_has, promtool_takes_the_configuration, names_of_jobs_are_documented, each_alert_fires_for_what_it_is_about_and_for_nothing_else, a_steps_phases_add_up_to_it_on_a_gpu_and_on_a_cpu, every_panel_finds_what_it_asks_for])
+    main([every_documented_name_is_counted_by_a_source, the_committed_dashboards_are_those_of_the_script, every_query_names_a_variable_that_the_dashboard_has, promtool_takes_the_configuration, panels_of_a_cluster_ask_for_names_that_its_jobs_show, a_prometheus_that_opens_its_store_is_asked_again, names_of_jobs_are_documented, each_alert_fires_for_what_it_is_about_and_for_nothing_else, a_steps_phases_add_up_to_it_on_a_gpu_and_on_a_cpu, every_panel_finds_what_it_asks_for])

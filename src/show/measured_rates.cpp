@@ -96,10 +96,11 @@ double mean_total(const LoggedSteps& logged) {
 }
 
 // Splits what lies between the logged steps' phases: the usual gap is logging's, what is more where checkpoints lie is theirs, however many
-// lie between two lines. `last_step` and `last_seconds`: where the run ended, which it did with a checkpoint.
+// lie between two lines. `last_step` and `last_seconds`: the last checkpoint's, with which a run ends that was not killed before it.
 void split_gaps(const LoggedSteps& logged, double last_step, double last_seconds, MeasuredSteps& steps) {
   std::vector<double> usual;
-  double num_saves = 1, saved_seconds = 0, steps_around_saves = 0;
+  const bool ends_with_save = last_step >= logged.steps.back();
+  double num_saves = ends_with_save ? 1 : 0, saved_seconds = 0, steps_around_saves = 0;
   // Checkpoints behind the steps from one on and before another.
   const auto saves_between = [&](double from, double to) {
     const auto saves_before = [&](double step) { return std::floor((step - 1) / static_cast<double>(steps.save_every)); };
@@ -120,9 +121,11 @@ void split_gaps(const LoggedSteps& logged, double last_step, double last_seconds
   if (num_left > 0) {
     num_saves += saves_between(logged.steps.back(), last_step);
   }
-  saved_seconds += last_seconds - logged.seconds.back() - num_left * logged.totals.back();
+  if (ends_with_save) {
+    saved_seconds += last_seconds - logged.seconds.back() - num_left * logged.totals.back();
+  }
   steps.between_seconds = usual.empty() ? 0 : std::max(0.0, median(usual));
-  steps.save_seconds = std::max(0.0, (saved_seconds - (steps_around_saves + num_left) * steps.between_seconds) / num_saves);
+  steps.save_seconds = std::max(0.0, (saved_seconds - (steps_around_saves + num_left) * steps.between_seconds) / std::max(1.0, num_saves));
 }
 
 double share_of_update(const RunMetrics& metrics) {

@@ -26,16 +26,24 @@ RunMetrics no_metrics() {
   return metrics;
 }
 
+// Whether it is a part of the step that its line tells of (docs/formats/run_folder.md).
+bool adds_up_to_step(const std::string& phase, const Json& phases) {
+  return !phases.contains("device_idle") || (phase != "data" && phase != "device_wait");
+}
+
 void add_phases(const Json& phases, RunMetrics& metrics) {
   metrics.num_timed_lines += 1;
   for (const auto& [name, value] : phases.items()) {
+    if (!adds_up_to_step(name, phases)) {
+      continue;
+    }
     auto& sums = metrics.phase_ms;
     auto sum = std::find_if(sums.begin(), sums.end(), [&phase = name](const auto& one) { return one.first == phase; });
     if (sum == sums.end() && sums.size() == RunMetrics::kMaxPhases) {
       continue;
     }
     if (sum == sums.end()) {
-      sum = sums.emplace(sums.end(), name, 0);
+      sum = sums.emplace(name == "device_idle" ? sums.begin() : sums.end(), name, 0);
     }
     sum->second += value.is_number() ? value.get<double>() : 0;
   }

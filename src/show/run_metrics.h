@@ -24,7 +24,9 @@ struct RunMetrics {
   /// step, samples, seconds, loss, validation_loss, grad_norm, lr, images_per_second, tflops, mfu, peak_memory_bytes: a value a
   /// line, NaN where it has none.
   std::map<std::string, std::vector<double>, std::less<>> columns;
-  /// Sums over the lines, in the order in which a step goes through them; names after the first kMaxPhases are left out.
+  /// Sums over the lines of the phases that add up to a step, in the order in which it goes through them; names after the first kMaxPhases
+  /// are left out. On a GPU (a line with `device_idle`) these are the phases by its clock: the program's waits, `data` and `device_wait`,
+  /// lie beside them.
   std::vector<std::pair<std::string, double>> phase_ms;
   int64_t num_timed_lines = 0;  ///< Lines that have phases.
 

@@ -91,7 +91,7 @@ std::string subtitle_html(const RunFolder& run, const RunFigures& figures) {
   return "<p class=\"dim\">" + (text.empty() ? "a training run" : text) + "</p>";
 }
 
-// Mean milliseconds a step of each phase and its share.
+// Mean milliseconds a step of each phase and its share, those that took none left out.
 std::string phases_html(const RunFolder& run) {
   const auto& sums = run.metrics.phase_ms;
   const auto count = static_cast<double>(run.metrics.num_timed_lines);
@@ -106,6 +106,9 @@ std::string phases_html(const RunFolder& run) {
       "<h2>Where a step's time goes</h2><table><tr><th>phase</th><th class=\"n\">ms a step</th><th "
       "class=\"n\">share</th><th></th></tr>";
   for (const auto& [name, sum] : sums) {
+    if (sum <= 0) {
+      continue;
+    }
     html += fmt::format(
         "<tr><td>{}</td><td class=\"n\">{:.1f}</td><td class=\"n\">{:.1f} %</td><td><i class=\"bar\" style=\"width: "
         "{:.1f}rem\"></i></td></tr>",

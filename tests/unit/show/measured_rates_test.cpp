@@ -90,6 +90,38 @@ TEST_F(MeasuredRun, has_the_same_checkpoints_however_often_it_was_logged) {
   }
 }
 
+// Killed behind step 10, the last checkpoint that of step 8.
+TEST_F(MeasuredRun, that_was_killed_has_no_checkpoint_at_its_end) {
+  write_run("run");
+  nlohmann::json killed = facts(11.47);
+  killed["step"] = 8;
+  write("run/run.json", killed.dump());
+  const auto rates = of_run("run");
+  ASSERT_TRUE(rates.is_ok()) << rates.status().to_string();
+  EXPECT_NEAR(rates->steps->save_seconds, 2, 1e-9);
+  killed["step"] = 0;  // Before the first one.
+  killed["seconds"] = 3;
+  write("run/run.json", killed.dump());
+  write("run/metrics.jsonl", line(1, 0.9, 3.9) + line(2, 0.5, 4.41));
+  EXPECT_EQ(of_run("run")->steps->save_seconds, 0);
+}
+
+// The program's waits lie beside the phases of a GPU, of all steps that ran ahead.
+TEST_F(MeasuredRun, on_a_gpu_has_the_share_of_the_update_by_the_gpus_clock) {
+  const nlohmann::json ms = {{"data", 30},       {"forward", 100},     {"backward", 200},
+                             {"optimizer", 100}, {"device_idle", 100}, {"device_wait", 5000}};
+  std::string lines;
+  for (int step = 1; step <= 2; ++step) {
+    lines += nlohmann::json({{"step", step}, {"images_per_second", 16}, {"seconds", step}, {"ms", ms}}).dump() + "\n";
+  }
+  write("run/metrics.jsonl", lines);
+  write("run/run.json", facts(3).dump());
+  const auto rates = of_run("run");
+  ASSERT_TRUE(rates.is_ok()) << rates.status().to_string();
+  EXPECT_NEAR(rates->steps->update_seconds, 0.1, 1e-9);
+  EXPECT_NEAR(rates->steps->pass_seconds, 0.4, 1e-9);
+}
+
 TEST_F(MeasuredRun, computes_as_many_passes_side_by_side_as_training_does) {
   const auto of_start = [&](const nlohmann::json& start, int workers) {
     write_run("run");

@@ -345,6 +345,20 @@ TEST_F(RunReport, keeps_the_first_16_phases) {
   EXPECT_THAT(page(), Not(HasSubstr("<td>another</td>")));
 }
 
+TEST_F(RunReport, a_gpus_step_is_the_phases_of_its_own_clock) {
+  const std::string gpu = R"({"step":1,"ms":{"data":7,"forward":20,"backward":40,"optimizer":30,"device_wait":900,"device_idle":10}})";
+  put("metrics.jsonl", gpu + "\n");
+  ASSERT_TRUE(write_run_report(files_, "runs/first").is_ok());
+  for (const auto& [phase, percent] :
+       {std::pair("device_idle", "10.0"), std::pair("forward", "20.0"), std::pair("backward", "40.0"), std::pair("optimizer", "30.0")}) {
+    EXPECT_THAT(page(), HasSubstr(fmt::format("<td>{}</td><td class=\"n\">{}</td><td class=\"n\">{} %</td>", phase, percent, percent)));
+  }
+  EXPECT_THAT(page(), AllOf(Not(HasSubstr("<td>device_wait</td>")), Not(HasSubstr("<td>data</td>"))));
+  put("metrics.jsonl", gpu + "\n" + R"({"step":2,"ms":{"data":100,"forward":0,"backward":0,"optimizer":0}})" + "\n");  // On the CPU.
+  ASSERT_TRUE(write_run_report(files_, "runs/first").is_ok());
+  EXPECT_THAT(page(), HasSubstr("<td>data</td><td class=\"n\">50.0</td><td class=\"n\">50.0 %</td>"));
+}
+
 TEST_F(RunReport, runs_are_compared_where_only_one_has_a_recipe) {
   put("metrics.jsonl", kMetrics);
   put("run.json", R"({"recipe":{"optimizer":{"lr":0.25}}})");

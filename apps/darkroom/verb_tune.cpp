@@ -111,6 +111,9 @@ Result<int64_t> machine_workers(const Recipe& recipe, const VerbContext& context
 }
 
 Result<int> run_tune_verb(const TuneFlags& flags, VerbContext& context) {
+  if (!flags.launcher.empty()) {
+    context.is_rank();  // What stops a job on several machines often reaches the search twice; that must not cost the trials' checkpoints.
+  }
   TuneOptions options = flags.options;
   options.budget_seconds = 60 * flags.budget_minutes;
   DARKROOM_ASSIGN_OR_RETURN(options.recipe, tuned_recipe(flags));

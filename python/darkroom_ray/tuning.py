@@ -10,7 +10,6 @@ import subprocess
 import sys
 import tempfile
 import threading
-import time
 
 from darkroom.child_process import SIGNAL_CODES, Child, was_killed
 from darkroom_ray.flags import Refused
@@ -29,8 +28,6 @@ from darkroom_ray.trial_desk import Launch, TrialDesk
 LOOK_SECONDS = 0.5
 IDLE_SECONDS = 3.0  # An actor waits so long for the next trial, which a search begins at once: to start one costs seconds.
 STOPPED_CODES = (EXIT_STOPPED, SIGNAL_CODES + signal.SIGINT)
-SAID_SECONDS = 5.0  # That a search has to say that it has been stopped beside its driver.
-STOPPING = "stopping after what is complete has been committed"  # As it says that (apps/darkroom/main.cpp).
 MOST_WORDS = 1000  # Lines of a trial between two looks.
 CALLS_AT_ONCE = 3  # A stop is heard while a look waits.
 
@@ -203,32 +200,15 @@ def workers_of(ray, request: Request) -> int:
     return request.num_workers or max(1, room_in(with_coming(request, nodes_of(ray)), request.placement))
 
 
-class SearchVoice:
-    """What a search says on its standard error."""
-
-    def __init__(self, is_quiet: bool) -> None:
-        self._is_quiet = is_quiet
-        self.is_stopping = False
-
-    def hear(self, line: str) -> None:
-        self.is_stopping = self.is_stopping or STOPPING in line
-        if not self._is_quiet:
-            sys.stderr.write(line)
-
-
-def wait_for_search(child: Child, stop: StopWatch, voice: SearchVoice) -> int:
-    """Its exit code. A stop is handed on, once, and not to a search that whoever stopped the driver has stopped, too (`ray job stop`, systemd): a
-    second one would end it without its trials' checkpoints."""
-    asked_at = 0.0
+def wait_for_search(child: Child, stop: StopWatch) -> int:
+    """Its exit code. A stop is handed on, once. Whoever stopped the driver may have stopped the search, too (`ray job stop`, systemd): to one with a
+    launcher a second signal is nothing."""
     is_told = False
     while True:
         try:
             return child.wait(LOOK_SECONDS)
         except subprocess.TimeoutExpired:
-            if not stop.is_asked or is_told or voice.is_stopping:
-                continue
-            asked_at = asked_at or time.monotonic()
-            if time.monotonic() - asked_at >= SAID_SECONDS:
+            if stop.is_asked and not is_told:
                 child.end(signal.SIGTERM)
                 is_told = True
 
@@ -237,12 +217,11 @@ def tune(ray, request: Request, stop: StopWatch) -> tuple[int, dict]:
     """Exit code and summary. Errors: Refused, JobFailed."""
     workers = workers_of(ray, request)
     runs = TrialRuns(ray, request, restart_counter(request.verb))
-    voice = SearchVoice(request.is_quiet)
     with tempfile.TemporaryDirectory(prefix="dr-") as folder, TrialDesk(folder, runs.run) as desk:
         path = pathlib.Path(folder, "summary.json")
         words = search_words(request, workers, desk.launcher(), str(path))
-        child = start_child(request, words, on_said=voice.hear, has_own_group=True)
-        code = wait_for_search(child, stop, voice)
+        child = start_child(request, words, on_said=None if request.is_quiet else sys.stderr.write, has_own_group=True)
+        code = wait_for_search(child, stop)
         runs.close()
         summary = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
     if stop.is_asked and shell_code(code) in STOPPED_CODES:

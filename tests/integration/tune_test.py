@@ -207,7 +207,13 @@ def a_stopped_search_keeps_checkpoint_summary_and_report() -> None:
     refused = run(*command, expect=1).stderr
     require("another process is tuning" in refused, "two searches in one folder", refused[-500:])
     process.send_signal(signal.SIGTERM)
-    said = process.communicate()[1]
+    said = ""
+    while "stopping after what is complete" not in said:
+        line = process.stderr.readline()
+        require(line != "", "the search does not say that it is stopping:", said)
+        said += line
+    process.send_signal(signal.SIGTERM)  # Of what stops all that belongs together, too.
+    said += process.communicate()[1]
     require(process.returncode == 143, "SIGTERM", process.returncode, said[-2000:])
     require(ends(folder) == {} and "the same command goes on" in said, "nothing has ended", said[-800:])
     require(json.loads(pathlib.Path(one.path("stopped.json")).read_text())["tune"]["trials"] == 2, "a stopped search keeps its summary")

@@ -16,6 +16,7 @@
 #include "darkroom/stores/model_copy.h"
 #include "darkroom/tensor/device.h"
 #include "darkroom/tensor/device_runtime.h"
+#include "darkroom/tensor/intra_op_threads.h"
 #include "darkroom/tensor/matrix_peak.h"
 #include "darkroom/train/run_files.h"
 #include "darkroom/train/training_plan.h"
@@ -217,20 +218,23 @@ void TrainingRun::count_work() {
   }
 }
 
-// Where nothing is known of the work, nothing is a share of the peak.
+// Where nothing is known of the work, nothing is a share of the peak. That of processors is what all threads of a step reach together.
 void TrainingRun::find_peak() {
   if (options_.rank_tflops > 0) {
     peak_ = {.tflops = options_.rank_tflops, .is_measured = false};
   } else if (step_flop_ > 0) {
     const torch::ScalarType type = flat_options(recipe(), device()).compute_type;
     try {
+      const int64_t side_by_side = passes_at_a_time(recipe(), device(), own_samples().count, options_.local_ranks);
+      const IntraOpThreads of_step(static_cast<int>(recipe().runtime.threads * side_by_side));
       const MatrixPeak peak = measure_matrix_peak(device(), type);
+      const std::string threads = device().is_cpu() ? fmt::format(" by {} threads", at::get_num_threads()) : "";
       reset_peak_memory(device());  // It is not the run's.
       peak_ = {.tflops = peak.tflops()};
       if (is_main()) {
         log_info(
-            "train: {} does {:.3g} TFLOP/s in products of {} matrices of {} x {}, of which MFU is the share; --tflops names another peak",
-            options_.device, peak_.tflops, precision_on(recipe(), device()), peak.side, peak.side);
+            "train: {} does {:.3g} TFLOP/s in products of {} matrices of {} x {}{}, of which MFU is the share; --tflops names another peak",
+            options_.device, peak_.tflops, precision_on(recipe(), device()), peak.side, peak.side, threads);
       }
     } catch (const c10::Error& failure) {  // The GPU has no memory for it, perhaps.
       log_detail("train: the peak of {} is not known, and the run goes on without: {}", options_.device, failure.what_without_backtrace());

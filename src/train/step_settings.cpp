@@ -104,6 +104,14 @@ int64_t num_workers(const Recipe& recipe, int64_t local_ranks) {
   return runtime.workers > 0 ? runtime.workers : std::max<int64_t>(1, num_processors() / (runtime.threads * local_ranks));
 }
 
+int64_t num_passes(const Recipe& recipe, int64_t num_samples) {
+  return num_samples / group_size(recipe) * ((group_size(recipe) + recipe.batch.micro - 1) / recipe.batch.micro);
+}
+
+int64_t passes_at_a_time(const Recipe& recipe, const torch::Device& device, int64_t rank_samples, int64_t local_ranks) {
+  return device.is_cpu() ? std::min(num_workers(recipe, local_ranks), num_passes(recipe, rank_samples)) : 1;
+}
+
 int64_t group_size(const Recipe& recipe) { return recipe.batch.global / recipe.runtime.gradient_groups; }
 
 FlatRange samples_of_rank(const Recipe& recipe, int64_t rank, int64_t num_ranks) {

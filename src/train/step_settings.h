@@ -35,6 +35,12 @@ RankMemorySpec rank_memory_spec(const Recipe& recipe, const torch::nn::Module& m
 /// Micro-batches that are computed side by side on the CPU.
 int64_t num_workers(const Recipe& recipe, int64_t local_ranks);
 
+/// Micro-batches of `num_samples` of a batch, all groups of it.
+int64_t num_passes(const Recipe& recipe, int64_t num_samples);
+
+/// Passes that a rank of so many samples of a batch computes side by side on `device`: a GPU one.
+int64_t passes_at_a_time(const Recipe& recipe, const torch::Device& device, int64_t rank_samples, int64_t local_ranks);
+
 /// Samples of one gradient group.
 int64_t group_size(const Recipe& recipe);
 

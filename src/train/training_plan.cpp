@@ -192,10 +192,6 @@ int64_t rest_of_group(const Recipe& recipe) {
   return samples > recipe.batch.micro ? samples % recipe.batch.micro : 0;
 }
 
-int64_t num_passes(const Recipe& recipe, int64_t num_samples) {
-  return num_samples / group_size(recipe) * ((group_size(recipe) + recipe.batch.micro - 1) / recipe.batch.micro);
-}
-
 // The rank that holds most, of several the one with most samples: how many sums wait depends on where in the tree its run of groups lies.
 void choose_rank(const Recipe& recipe, const RankMemorySpec& spec, TrainingPlan& plan) {
   constexpr int64_t kMostLookedAt = 1024;  // Each look is linear in the ranks.
@@ -303,7 +299,7 @@ Result<TrainingPlan> plan_training(StoreSet& stores, const Recipe& recipe, const
   choose_rank(recipe, spec, plan);
   plan.micro_batch = samples_of_pass(recipe);
   plan.rank_passes = num_passes(recipe, plan.rank_samples);
-  plan.passes_at_a_time = device.is_cpu() ? std::min(num_workers(recipe, question.local_ranks), plan.rank_passes) : 1;
+  plan.passes_at_a_time = passes_at_a_time(recipe, device, plan.rank_samples, question.local_ranks);
   const PassCost pass = cost_of_pass(workload, flat, plan.micro_batch);
   plan.activations = plan.passes_at_a_time * pass.peak_bytes;
   plan.keeps_graphs = !device.is_cpu() && recipe.runtime.graphs;

@@ -210,6 +210,20 @@ TEST_F(TrainLoopTest, tells_what_its_steps_reach_where_that_is_known) {
   EXPECT_EQ(starts[1]["rank_peak_tflops"], 2);
 }
 
+// Two passes of a step are all that there are.
+TEST_F(TrainLoopTest, the_peak_is_that_of_all_threads_that_compute_a_step) {
+  for (const auto& [workers, threads] : {std::pair(1, 1), std::pair(2, 2), std::pair(64, 2)}) {
+    TrainOptions known = options(fmt::format("workers-{}", workers), 1);
+    known.counts_work = true;
+    known.recipe.runtime.workers = workers;
+    testing::internal::CaptureStderr();
+    train(known);
+    EXPECT_THAT(testing::internal::GetCapturedStderr(),
+                testing::HasSubstr(fmt::format(" by {} threads, of which MFU is the share", threads)));
+    EXPECT_EQ(at::get_num_threads(), known.recipe.runtime.threads);
+  }
+}
+
 TEST_F(TrainLoopTest, the_wall_time_goes_on_where_a_run_goes_on) {
   constexpr double kEarlier = 5000;
   const auto longer = [&](int64_t max_steps) {

@@ -71,20 +71,28 @@ Status not_of_these_shards(const std::string& shown) {
       shown);
 }
 
+Status perhaps_not_of_these_shards(const std::string& shown) {
+  return Status::failed_precondition(
+      "the empty caption's states have another hash than the shards beside them record, and do not say which text encoder made them; if "
+      "the folder held another job before, remove the file and run process on this folder again, which writes it anew:",
+      shown);
+}
+
 }  // namespace
 
 Result<LatentsDatasetInfo> read_latents_info(const IndexedDataset& dataset) {
   LatentsDatasetInfo info;
+  const auto take = [&info](const Status& agreed) { info.unfit = info.unfit.is_ok() ? agreed : info.unfit; };
   AgreedField<std::string> vae{info.vae_fingerprint, "VAE"};
   AgreedField<std::string> text_encoder{info.text_encoder_fingerprint, "text encoder"};
   AgreedField<std::string> dialect{info.tokenizer_dialect, "tokenizer dialect"};
   AgreedField<double> scaling_factor{info.scaling_factor, "scaling factor"};
   for (const LatentsRecord& record : dataset.records) {
     DARKROOM_ASSIGN_OR_RETURN(const ParsedRecord parsed, parse_record(record));
-    DARKROOM_RETURN_IF_ERROR(vae.agree(parsed.info.vae_fingerprint, record.shard));
-    DARKROOM_RETURN_IF_ERROR(text_encoder.agree(parsed.info.text_encoder_fingerprint, record.shard));
-    DARKROOM_RETURN_IF_ERROR(dialect.agree(parsed.info.tokenizer_dialect, record.shard));
-    DARKROOM_RETURN_IF_ERROR(scaling_factor.agree(parsed.info.scaling_factor, record.shard));
+    take(vae.agree(parsed.info.vae_fingerprint, record.shard));
+    take(text_encoder.agree(parsed.info.text_encoder_fingerprint, record.shard));
+    take(dialect.agree(parsed.info.tokenizer_dialect, record.shard));
+    take(scaling_factor.agree(parsed.info.scaling_factor, record.shard));
     if (!parsed.empty_caption_sha256.empty()) {
       info.empty_caption_hashes.push_back(parsed.empty_caption_sha256);
     }
@@ -108,7 +116,7 @@ Result<EmptyCaption> read_empty_caption_file(const Location& folder) {
   return caption;
 }
 
-Result<torch::Tensor> read_empty_caption(const DatasetFiles& dataset, const LatentsDatasetInfo& info,
+Result<DropoutStates> read_empty_caption(const DatasetFiles& dataset, const LatentsDatasetInfo& info,
                                          const std::vector<int64_t>& states_shape) {
   constexpr const char* kWhatFor = "caption dropout needs the empty caption's states that process writes beside its shards";
   const auto states = read_empty_caption_file(dataset.root);
@@ -121,16 +129,18 @@ Result<torch::Tensor> read_empty_caption(const DatasetFiles& dataset, const Late
                                        fmt::format("{}", fmt::join(states_shape, "x")),
                                        fmt::format("{}", fmt::join(states->states_tw.sizes(), "x")));
   }
-  const bool is_known = !info.text_encoder_fingerprint.empty() && !states->text_encoder_fingerprint.empty();
-  const bool has_hash = std::ranges::find(info.empty_caption_hashes, states->sha256) != info.empty_caption_hashes.end();
-  if (is_known ? states->text_encoder_fingerprint != info.text_encoder_fingerprint : !has_hash && !info.empty_caption_hashes.empty()) {
-    return not_of_these_shards(shown);
-  }
-  const torch::Tensor states_tw = states->states_tw.to(torch::kFloat32).contiguous();
-  if (!torch::isfinite(states_tw).all().item<bool>()) {
+  DropoutStates taken{.states_tw = states->states_tw.to(torch::kFloat32).contiguous()};
+  if (!torch::isfinite(taken.states_tw).all().item<bool>()) {
     return Status::corrupt_data("the empty caption's states hold a NaN or an infinity:", shown);
   }
-  return states_tw;
+  const bool is_known = !info.text_encoder_fingerprint.empty() && !states->text_encoder_fingerprint.empty();
+  const bool has_hash = std::ranges::find(info.empty_caption_hashes, states->sha256) != info.empty_caption_hashes.end();
+  if (is_known && states->text_encoder_fingerprint != info.text_encoder_fingerprint) {
+    taken.unfit = not_of_these_shards(shown);
+  } else if (!is_known && !has_hash && !info.empty_caption_hashes.empty()) {
+    taken.doubt = perhaps_not_of_these_shards(shown);
+  }
+  return taken;
 }
 
 }  // namespace darkroom

@@ -46,6 +46,7 @@ struct IndexedFile {
   int64_t num_rows = 0;
   std::string content_hash = {};
   int64_t largest_group_rows = 0;
+  int64_t rows_in_large_groups = 0;
   int64_t num_bytes = 0;            // Decoded, of Parquet files.
   std::string latents_record = {};  // Empty: it has none.
 };
@@ -63,6 +64,7 @@ Result<IndexedFile> index_container(const Location& place) {
 void take_footer(const TableFooter& footer, IndexedFile& indexed) {
   for (const RowGroupInfo& group : footer.row_groups) {
     indexed.largest_group_rows = std::max(indexed.largest_group_rows, group.num_rows);
+    indexed.rows_in_large_groups += group.num_rows > DatasetIndex::kRowsPerBlock ? group.num_rows : 0;
     indexed.num_bytes += group.num_bytes;
   }
   if (const std::string* record = footer.find(kLatentsFooterKey); record != nullptr) {
@@ -163,6 +165,7 @@ Result<IndexedDataset> build_index(const DatasetFiles& dataset, int64_t rows_per
       first += count;
     } while (first < files[i].num_rows);
     indexed.largest_group_rows = std::max(indexed.largest_group_rows, files[i].largest_group_rows);
+    indexed.rows_in_large_groups += files[i].rows_in_large_groups;
     num_bytes += files[i].num_bytes;
     rows_of_bytes += files[i].num_bytes > 0 ? files[i].num_rows : 0;
     take_record(files[i], dataset.objects[i].place, indexed.records);

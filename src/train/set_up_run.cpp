@@ -98,16 +98,15 @@ Result<SampleShapes> sample_shapes(const UNetConfig& unet, int64_t resolution, c
 
 // Only a warning: bytes of pictures are known as an average, and a run that reads some of them again is slow, not wrong.
 void warn_of_large_window(const Recipe& recipe, const RunData& data, int64_t num_ranks) {
-  Recipe kept = recipe;
-  kept.data.memory_bytes /= 2;  // The other half keeps what is made of the pictures.
   const DatasetSize dataset{.name = recorded_uri(recipe.data.raw_path),
                             .num_rows = data.index.num_rows(),
                             .num_blocks = static_cast<int64_t>(data.index.block_rows().size()),
-                            .row_bytes = data.image_row_bytes,
-                            .group_rows = data.largest_group_rows};
-  const Status checked = check_window_memory(kept, dataset, num_ranks);
+                            .row_bytes = 2 * data.image_row_bytes,  // As much again keeps what is made of the pictures.
+                            .group_rows = data.largest_group_rows,
+                            .rows_in_large_groups = data.rows_in_large_groups};
+  const Status checked = check_window_memory(recipe, dataset, num_ranks);
   if (!checked.is_ok()) {
-    log_warning("{}, half of which keeps encoded pictures; the run goes on, slowly", checked.message());
+    log_warning("{} (half of it keeps what is made of the pictures); the run goes on, slowly", checked.message());
   }
 }
 
@@ -334,6 +333,20 @@ Status TrainingRun::open_local_folder() {
   return {};
 }
 
+// A run that goes on has its latents already, as they are.
+Status TrainingRun::check_data() const {
+  if (!data_.unfit.is_ok() && steps_done_ == 0) {
+    return data_.unfit;
+  }
+  if (!data_.unfit.is_ok() && is_main()) {
+    log_warning("{}; the run has begun so, and goes on", data_.unfit.message());
+  }
+  if (!data_.doubt.is_ok() && is_main()) {
+    log_warning("{}", data_.doubt.message());
+  }
+  return {};
+}
+
 // A run that goes on may be slow: the order of its samples depends on both fields of the window, so that neither can be changed any more.
 Status TrainingRun::check_window() const {
   if (least_row_bytes_ == 0) {
@@ -351,7 +364,8 @@ Status TrainingRun::check_window() const {
                             .num_rows = data_.index.num_rows(),
                             .num_blocks = num_blocks,
                             .row_bytes = least_row_bytes_,
-                            .group_rows = data_.largest_group_rows};
+                            .group_rows = data_.largest_group_rows,
+                            .rows_in_large_groups = data_.rows_in_large_groups};
   const Status checked = check_window_memory(recipe(), dataset, ranks().size());
   if (checked.is_ok() || steps_done_ == 0) {
     return checked;
@@ -500,7 +514,8 @@ Status TrainingRun::restore_or_begin() {
     DARKROOM_RETURN_IF_ERROR(check_continuation(resumed_->record, record()));
   }
   DARKROOM_RETURN_IF_ERROR(share_beginning());
-  DARKROOM_RETURN_IF_ERROR(check_window());  // Every rank knows only now whether the run begins or goes on.
+  DARKROOM_RETURN_IF_ERROR(check_data());  // Every rank knows only now whether the run begins or goes on.
+  DARKROOM_RETURN_IF_ERROR(check_window());
   if (resumed_.has_value()) {
     DARKROOM_RETURN_IF_ERROR(restore_training_state(resumed_->place.path, resumed_->record, *state_));
     log_info("going on from {} (step {} of {})", resumed_from_.empty() ? resumed_->place.path : resumed_from_, steps_done_, max_steps());

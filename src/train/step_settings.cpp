@@ -41,7 +41,9 @@ Status check_group_memory(const Recipe& recipe, const DatasetSize& dataset, int6
     return {};
   }
   const int64_t own_blocks = (own_rows + kBlock - 1) / kBlock;
-  const double held = static_cast<double>(own_blocks) * static_cast<double>(dataset.group_rows);
+  // All of them large, or all large ones and the others of a block.
+  const double held = std::min(static_cast<double>(own_blocks) * static_cast<double>(dataset.group_rows),
+                               static_cast<double>(dataset.rows_in_large_groups) + static_cast<double>(own_blocks * kBlock));
   const double rows = std::min(static_cast<double>(dataset.num_rows), held);
   const double bytes = rows * static_cast<double>(dataset.row_bytes);
   if (bytes <= static_cast<double>(recipe.data.memory_bytes)) {

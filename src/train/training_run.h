@@ -72,6 +72,7 @@ class TrainingRun {
   SliceFleetOptions fleet_options() const;
   Status read_index();
   Result<std::string> index_in_folder() const;
+  Status check_data() const;
   Status check_window() const;
   Status open_optimizer();
   Status check_memory(const FlatParametersOptions& flat) const;

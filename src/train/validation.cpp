@@ -114,13 +114,14 @@ class AutoencoderValidation : public Validation {
 }  // namespace
 
 Result<std::unique_ptr<Validation>> make_diffusion_validation(StoreSet& stores, const Recipe& recipe, const UNetPart& part,
-                                                              const SampleShapes& shapes, const FrozenModels* frozen,
-                                                              const RunData& training) {
+                                                              const SampleShapes& shapes, const FrozenModels* frozen, RunData& training) {
   Recipe held_out = recipe;
   held_out.data.path = recipe.validation.path;
   held_out.objective.caption_dropout = 0;
   DARKROOM_ASSIGN_OR_RETURN(RunData data, open_latents(stores, held_out, shapes, frozen));
-  DARKROOM_RETURN_IF_ERROR(check_made_alike(data, training, recorded_uri(recipe.validation.path)));
+  for (const Status& status : {data.unfit, check_made_alike(data, training, recorded_uri(recipe.validation.path))}) {
+    training.unfit = training.unfit.is_ok() ? status : training.unfit;
+  }
   return std::unique_ptr<Validation>(std::make_unique<DiffusionValidation>(std::move(data), recipe, part));
 }
 

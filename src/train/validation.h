@@ -23,11 +23,10 @@ class Validation {
   virtual Result<nlohmann::ordered_json> score(const std::function<void()>& get_on) = 0;
 };
 
-/// `frozen` as open_latents takes them. Errors: those of open_latents; kFailedPrecondition where the dataset tells of other frozen parts or
-/// another dialect than `training` does.
+/// `frozen` as open_latents takes them. What speaks against the dataset, also that it tells of other frozen parts or another dialect than
+/// `training` does, makes `training` unfit. Errors: those of open_latents.
 Result<std::unique_ptr<Validation>> make_diffusion_validation(StoreSet& stores, const Recipe& recipe, const UNetPart& part,
-                                                              const SampleShapes& shapes, const FrozenModels* frozen,
-                                                              const RunData& training);
+                                                              const SampleShapes& shapes, const FrozenModels* frozen, RunData& training);
 Result<std::unique_ptr<Validation>> make_autoencoder_validation(StoreSet& stores, const Recipe& recipe, VaePart& part,
                                                                 const std::string& decoder_program);
 

@@ -7,6 +7,7 @@
 #include <memory>
 #include <utility>
 
+#include "darkroom/batches/latents_info.h"
 #include "darkroom/files/paths.h"
 #include "darkroom/files/posix_store.h"
 #include "darkroom/stores/input_listing.h"
@@ -15,13 +16,11 @@
 #include "darkroom/tables/table_footer.h"
 #include "darkroom/tables/table_reader.h"
 #include "darkroom/tables/tensor_column.h"
+#include "darkroom/tables/tensor_forms.h"
 
 namespace darkroom {
 namespace {
 
-// docs/formats/latents_dataset.md
-constexpr const char* kLatentsKey = "darkroom.latents";
-constexpr const char* kEmptyCaptionFile = "_empty_caption.safetensors";
 constexpr const char* kSubsetShard = "part-000000.parquet";
 
 using BatchVisitor = std::function<Status(const arrow::RecordBatch&, const BytesColumn& keys)>;
@@ -48,9 +47,9 @@ Status visit_batches(FileSystem& files, const std::string& latents, const std::v
 Result<std::string> latents_facts(FileSystem& files, const std::string& latents) {
   DARKROOM_ASSIGN_OR_RETURN(const auto parts, list_inputs(files, latents));
   DARKROOM_ASSIGN_OR_RETURN(const TableFooter footer, read_footer(files, parts.front().path));
-  const std::string* facts = footer.find(kLatentsKey);
+  const std::string* facts = footer.find(kLatentsFooterKey);
   if (facts == nullptr) {
-    return Status::failed_precondition("a latents shard lacks its footer facts (path, key):", parts.front().path, kLatentsKey);
+    return Status::failed_precondition("a latents shard lacks its footer facts (path, key):", parts.front().path, kLatentsFooterKey);
   }
   return *facts;
 }
@@ -81,7 +80,7 @@ Result<int64_t> write_latents_subset(FileSystem& files, const std::string& laten
   if (num_rows == 0) {
     return Status::not_found("a latents dataset has none of the rows that were chosen from it:", latents);
   }
-  DARKROOM_ASSIGN_OR_RETURN(const FinishedShard shard, writer->finish({{kLatentsKey, std::move(facts)}}));
+  DARKROOM_ASSIGN_OR_RETURN(const FinishedShard shard, writer->finish({{kLatentsFooterKey, std::move(facts)}}));
   DARKROOM_RETURN_IF_ERROR(shard.object->publish().status());
   return num_rows;
 }

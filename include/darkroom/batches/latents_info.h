@@ -21,9 +21,11 @@ struct LatentsDatasetInfo {
   std::string tokenizer_dialect = {};
   double scaling_factor = 0;
   std::vector<std::string> empty_caption_hashes = {};  ///< SHA-256 of the empty caption's states, each once: processors of several kinds.
+  /// Why no run is begun on them: kFailedPrecondition naming two shards that other frozen parts made, or in another dialect or with another
+  /// scaling factor. The fields are then of the first shard that says any.
+  Status unfit = {};
 };
-/// Compares the shards' records. Errors: kFailedPrecondition naming two shards that other frozen parts made, or in another dialect or
-/// with another scaling factor; kCorruptData.
+/// Compares the shards' records. Errors: kCorruptData.
 Result<LatentsDatasetInfo> read_latents_info(const IndexedDataset& dataset);
 
 /// The file beside the shards, for caption dropout, and the key of its metadata that names who made it.
@@ -39,10 +41,19 @@ struct EmptyCaption {
 /// Errors: the store's, SafetensorsFile::open's, kCorruptData (not one tensor).
 Result<EmptyCaption> read_empty_caption_file(const Location& folder);
 
-/// The empty caption's states [T, W] as float32 that `process` left beside the shards (_empty_caption.safetensors).
-/// Errors: kNotFound saying what to do; kFailedPrecondition (another shape than `states_shape`; made by another text encoder than the
-/// shards, as the file says or, of one that does not, its hash); kCorruptData (also a NaN or an infinity).
-Result<torch::Tensor> read_empty_caption(const DatasetFiles& dataset, const LatentsDatasetInfo& info,
+/// What caption dropout puts in place of a caption's states.
+struct DropoutStates {
+  torch::Tensor states_tw = {};  ///< [T, W] as float32.
+  /// Why no run is begun with them: kFailedPrecondition where the file names another text encoder than the shards.
+  Status unfit = {};
+  /// The same of a file that names none, by its hash; not sure, since versions before the name recorded the states that each process had
+  /// made itself, not those of the file.
+  Status doubt = {};
+};
+
+/// The empty caption's states that `process` left beside the shards (_empty_caption.safetensors).
+/// Errors: kNotFound saying what to do; kFailedPrecondition (another shape than `states_shape`); kCorruptData (also a NaN or an infinity).
+Result<DropoutStates> read_empty_caption(const DatasetFiles& dataset, const LatentsDatasetInfo& info,
                                          const std::vector<int64_t>& states_shape);
 
 }  // namespace darkroom

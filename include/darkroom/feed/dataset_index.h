@@ -73,6 +73,7 @@ struct LatentsRecord {
 struct IndexedDataset {
   DatasetIndex index{{}};
   int64_t largest_group_rows = 0;           ///< Of the row groups of all files; 0: no file has any.
+  int64_t rows_in_large_groups = 0;         ///< Of all row groups that hold more than a block.
   int64_t mean_row_bytes = 0;               ///< Of the rows of Parquet files, decoded; 0: there is none.
   std::vector<LatentsRecord> records = {};  ///< Each text once, in the order of the shards; shards without a record give none.
 };

@@ -94,7 +94,7 @@ TEST(online_source, gives_the_bits_that_process_stores) {
     EXPECT_EQ(got->keys, want->keys);
   }
   const auto info = *read_latents_info(*index_latents(*find_local_dataset(folder.path("latents"))));
-  const auto empty = *read_empty_caption(*find_local_dataset(folder.path("latents")), info, encoder->states_shape());
+  const auto empty = read_empty_caption(*find_local_dataset(folder.path("latents")), info, encoder->states_shape())->states_tw;
   EXPECT_TRUE(torch::equal(encoder->empty_caption_states().to(torch::kFloat32), empty));
 }
 

@@ -78,6 +78,7 @@ TEST(dataset_index, tells_every_record_and_the_largest_row_group_of_all_shards) 
   ASSERT_TRUE(indexed.is_ok()) << indexed.status().to_string();
   EXPECT_EQ(indexed->index.num_rows(), 602);
   EXPECT_EQ(indexed->largest_group_rows, 300);
+  EXPECT_EQ(indexed->rows_in_large_groups, 300);
   ASSERT_EQ(indexed->records.size(), 2U);
   EXPECT_EQ(indexed->records[0].text, "one");
   EXPECT_EQ(indexed->records[1].shard.path, folder.path("d") + "/b.parquet");

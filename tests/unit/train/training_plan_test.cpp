@@ -401,6 +401,11 @@ TEST(step_settings, row_groups_that_are_larger_than_blocks_are_kept_whole) {
   }
   EXPECT_TRUE(check(38'000, 10'000).is_ok()) << "all of a small dataset is kept";
   EXPECT_FALSE(check(39'000, 10'000).is_ok());
+  const auto check_mixed = [&](int64_t rows_in_large_groups) {
+    return check_window_memory(recipe, {"s3://bucket/latents", kManyRows, kManyRows / 256, 165'888, 5'000, rows_in_large_groups}, 1);
+  };
+  EXPECT_TRUE(check_mixed(5'000).is_ok()) << "one large row group is kept beside blocks of the others";
+  EXPECT_FALSE(check_mixed(7'000).is_ok());
 }
 
 TEST(step_settings, a_window_larger_than_the_memory_is_refused_naming_fields_and_values) {

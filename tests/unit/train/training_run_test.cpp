@@ -245,13 +245,61 @@ class OpenedLatents : public testing::Test {
   TemporaryFolder folder_;
 };
 
-TEST_F(OpenedLatents, of_two_text_encoders_are_refused) {
+TEST_F(OpenedLatents, of_two_text_encoders_are_unfit_to_begin_with) {
   write("a/part-000000.parquet", 3, {{"text_encoder_fingerprint", "one"}});
   write("b/part-000000.parquet", 3, {{"text_encoder_fingerprint", "two"}});
-  const Status refused = open().status();
+  write_empty_states(folder_.path("latents"));
+  const auto data = open();
+  ASSERT_TRUE(data.is_ok()) << data.status().to_string();
+  EXPECT_EQ(data->unfit.code(), StatusCode::kFailedPrecondition);
+  EXPECT_THAT(data->unfit.message(), HasSubstr("a/part-000000.parquet"));
+  EXPECT_THAT(data->unfit.message(), HasSubstr("b/part-000000.parquet"));
+}
+
+/// A run of 4 steps over a dataset of two parts whose records do not go together any more.
+class BegunOnUnfitData : public OpenedLatents {
+ protected:
+  void SetUp() override {
+    write_small_model(folder_.path("model"));
+    write("a/part-000000.parquet", 40, {{"text_encoder_fingerprint", "one"}});
+    write("b/part-000000.parquet", 40, {{"text_encoder_fingerprint", "one"}});
+    write_empty_states(folder_.path("latents"));
+    ASSERT_TRUE(run_training(options("run", 4), {}).is_ok());
+    std::filesystem::remove(folder_.path("latents/b/part-000000.parquet"));
+    write("b/part-000000.parquet", 40, {{"text_encoder_fingerprint", "two"}, {"empty_caption_sha256", "another"}});
+  }
+  TrainOptions options(const std::string& run, int64_t max_steps) const {
+    return small_training(folder_.path("model"), folder_.path("latents"), folder_.path(run), max_steps);
+  }
+};
+
+TEST_F(BegunOnUnfitData, goes_on_with_a_warning) {
+  testing::internal::CaptureStderr();
+  const auto summary = run_training(options("run", 6), {});
+  const std::string said = testing::internal::GetCapturedStderr();
+  ASSERT_TRUE(summary.is_ok()) << summary.status().to_string();
+  EXPECT_THAT(said, HasSubstr("b/part-000000.parquet"));
+  EXPECT_THAT(said, HasSubstr("the run has begun so, and goes on"));
+  EXPECT_THAT(said, HasSubstr("_empty_caption.safetensors"));
+}
+
+TEST_F(BegunOnUnfitData, begins_no_other_run) {
+  const Status refused = run_training(options("other", 4), {}).status();
   EXPECT_EQ(refused.code(), StatusCode::kFailedPrecondition);
-  EXPECT_THAT(refused.message(), HasSubstr("a/part-000000.parquet"));
   EXPECT_THAT(refused.message(), HasSubstr("b/part-000000.parquet"));
+  EXPECT_FALSE(std::filesystem::exists(folder_.path("other")));
+}
+
+TEST_F(BegunOnUnfitData, goes_on_with_a_validation_set_of_other_frozen_parts) {
+  std::filesystem::rename(folder_.path("latents/b"), folder_.path("held-out"));
+  write("b/part-000000.parquet", 40, {{"text_encoder_fingerprint", "one"}});
+  TrainOptions validated = options("run", 6);
+  validated.recipe.validation = {.path = folder_.path("held-out"), .every_steps = 2, .num_rows = 4};
+  testing::internal::CaptureStderr();
+  const auto summary = run_training(validated, {});
+  const std::string said = testing::internal::GetCapturedStderr();
+  ASSERT_TRUE(summary.is_ok()) << summary.status().to_string();
+  EXPECT_THAT(said, HasSubstr("the validation set was made with another text encoder"));
 }
 
 TEST_F(OpenedLatents, tell_the_largest_row_group_of_all_parts) {

@@ -120,7 +120,6 @@ def until_cancelled(start: Callable, work: Callable, stop: Callable):
 def run_to_summary(request: Request) -> tuple[int, dict, str]:
     """A task: runs a verb to its end; where the task is cancelled, its program ends in order. Exit code, summary, last words. Errors:
     ProgramFailed when it was killed; KeyboardInterrupt."""
-    hear_cancelling()  # Before all else: to ask for the price takes its time, too.
     with tempfile.TemporaryDirectory() as folder:
         path = pathlib.Path(folder, "summary.json")
 

@@ -283,7 +283,7 @@ Status CompareJob::validate() const {
     return Status::invalid_argument("--error-rate must be above 0 and below 50 %, got:", fmt::format("{:g} %", 100 * error_rate));
   }
   if (num_resamples < 100 || num_resamples > kMostResamples) {
-    return Status::invalid_argument("--resamples must be from 100 to 1000000, got:", num_resamples);
+    return Status::invalid_argument(fmt::format("--resamples must be from 100 to {}, got:", kMostResamples), num_resamples);
   }
   for (const std::string& metric : metrics) {
     if (std::ranges::find(kCompareMetrics, std::string_view(metric)) == std::end(kCompareMetrics)) {

@@ -102,16 +102,25 @@ LeastSize least_size(const UNetConfig& config) {
   return least;
 }
 
+/// Of the tensors that `counts` takes by their names.
+template <typename Counts>
+Result<int64_t> count_elements(const WeightFiles& weights, const Counts& counts) {
+  int64_t num_elements = 0;
+  for (const auto& [name, file] : weights.tensors()) {
+    if (counts(name)) {
+      DARKROOM_ASSIGN_OR_RETURN(const TensorSpec spec, file->spec(name));
+      num_elements += c10::multiply_integers(spec.shape);
+    }
+  }
+  return num_elements;
+}
+
 // A network is built before its weights are looked at, so that a config of other weights, or of none, must not ask for more than is stored.
 template <typename Config>
 Status check_fits(const Config& config, const WeightFiles& weights, const std::string& folder) {
-  double num_stored = 0;
-  for (const auto& [name, file] : weights.tensors()) {
-    DARKROOM_ASSIGN_OR_RETURN(const TensorSpec spec, file->spec(name));
-    num_stored += static_cast<double>(c10::multiply_integers(spec.shape));
-  }
+  DARKROOM_ASSIGN_OR_RETURN(const int64_t num_stored, count_elements(weights, [](const std::string&) { return true; }));
   const LeastSize least = least_size(config);
-  if (least.tensors <= static_cast<double>(weights.tensors().size()) && least.parameters <= num_stored) {
+  if (least.tensors <= static_cast<double>(weights.tensors().size()) && least.parameters <= static_cast<double>(num_stored)) {
     return Status::ok();
   }
   return Status::failed_precondition(
@@ -164,14 +173,7 @@ WeightNaming original_text_names(const ClipTextConfig& config, const WeightFiles
 
 Result<int64_t> count_elements(const Result<StoredComponent>& component) {
   DARKROOM_RETURN_IF_ERROR(component.status());
-  int64_t num_elements = 0;
-  for (const auto& [name, file] : component->weights.tensors()) {
-    if (!component->naming.is_foreign(name)) {
-      DARKROOM_ASSIGN_OR_RETURN(const TensorSpec spec, file->spec(name));
-      num_elements += c10::multiply_integers(spec.shape);
-    }
-  }
-  return num_elements;
+  return count_elements(component->weights, [&](const std::string& name) { return !component->naming.is_foreign(name); });
 }
 
 /// `read_config` and `name_all` are of the component in a single file.

@@ -63,8 +63,7 @@ void warn_of_not_finite(int64_t num_not_finite, int64_t num_pictures, const Netw
   if (num_not_finite > 0) {
     log_warning(
         "{} of {} pictures came out of the networks with values that are no numbers (NaN or infinite), which show black; the weights may "
-        "be "
-        "damaged (`darkroom models check` tells), or {} does not hold what they make (--precision)",
+        "be damaged (`darkroom models check` tells), or {} does not hold what they make (--precision)",
         num_not_finite, num_pictures, float_type_name(place.type));
   }
 }

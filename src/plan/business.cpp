@@ -244,9 +244,7 @@ BusinessReply reply_on_budget(const BusinessAnswer& answer, const Plan& plan) {
   BusinessReply reply{.question = "What may it cost?", .answer = {}};
   reply.answer = fmt::format(
       "Revenue from {} to {} a year is a gain of {} a year. {} % of a year's gain is a compute budget of {}: {} accelerator-hours, or {} "
-      "runs of this "
-      "plan. This plan, with what else is paid once, costs {}; what is left of "
-      "the gain{} pays it back {}.",
+      "runs of this plan. This plan, with what else is paid once, costs {}; what is left of the gain{} pays it back {}.",
       money(sheet.value("revenue_now")), money(sheet.value("revenue_then")), money(sheet.value("gain")),
       plan_number_text(100 * answer.given.budget_share), money(sheet.value("budget_dollars")),
       plan_number_text(sheet.value("budget_accelerator_hours")), plan_number_text(sheet.value("budget_runs")),

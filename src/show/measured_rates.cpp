@@ -13,6 +13,7 @@
 #include "darkroom/feed/stored_run.h"
 #include "darkroom/files/local_copy.h"
 #include "darkroom/files/paths.h"
+#include "json_fields.h"
 #include "run_folder.h"
 
 namespace darkroom {
@@ -25,10 +26,7 @@ constexpr const char* kJobSummary = "_summary.json";
 constexpr const char* kJobRecord = "_job.json";
 constexpr const char* kJobSpeed = "_speed.json";
 
-double number_of(const Json& object, const char* key) {
-  const auto value = object.find(key);
-  return value != object.end() && value->is_number() ? value->get<double>() : 0;
-}
+double number_of(const Json& object, const char* key) { return number_in<double>(object, key).value_or(0); }
 
 /// A positive whole number of the recipe; 0 where it is none.
 int64_t recipe_count(const RunFolder& run, const char* section, const char* key) {
@@ -56,8 +54,7 @@ RunMachine machine_of(const RunFolder& run) {
     const Json value = start.value(key, Json());
     return value.is_number_integer() ? std::max<int64_t>(1, value.get<int64_t>()) : 1;
   };
-  const Json device = start.value("device", Json());
-  machine.is_cpu = device.is_string() && device.get<std::string>().starts_with("cpu");
+  machine.is_cpu = text_in(start, "device").starts_with("cpu");
   machine.ranks = count("ranks");
   const int64_t own = recipe_count(run, "runtime", "workers");
   const int64_t filling = std::max<int64_t>(1, count("cores") / (count("threads") * machine.ranks));
@@ -201,7 +198,7 @@ Result<MeasuredRates> rates_of_job(const Location& job) {
   double bytes = 0;
   const Json parts = summary.value("parts", Json::array());  // Named: the loop keeps a reference.
   for (const Json& part : parts) {
-    bytes += part.is_object() ? number_of(part, "size_bytes") : 0;
+    bytes += number_of(part, "size_bytes");
   }
   MeasuredRates rates;
   rates.from = job.uri();

@@ -19,7 +19,7 @@ bool is_searched(const arrow::Field& field, const TableKind& kind) {
   return field.name() != kind.image && !is_tensor && !is_raw && !arrow::is_nested(id);
 }
 
-std::optional<double> number_in(std::string_view text) {
+std::optional<double> parse_number(std::string_view text) {
   double number = 0;
   const auto [end, failure] = std::from_chars(text.data(), text.data() + text.size(), number);
   const bool is_whole = !text.empty() && failure == std::errc() && end == text.data() + text.size();
@@ -73,7 +73,7 @@ RowSearch::RowSearch(std::string_view words, const arrow::Schema& schema, const 
 
 std::optional<RowSearch::Comparison> RowSearch::comparison_of(std::string_view word) const {
   const size_t at = word.find_first_of("<=>");
-  const auto limit = at == word.npos ? std::nullopt : number_in(word.substr(at + 1));
+  const auto limit = at == word.npos ? std::nullopt : parse_number(word.substr(at + 1));
   const auto column =
       std::ranges::find_if(columns_, [&](const std::string& name) { return limit.has_value() && ascii_lower(name) == word.substr(0, at); });
   if (column == columns_.end()) {
@@ -84,7 +84,7 @@ std::optional<RowSearch::Comparison> RowSearch::comparison_of(std::string_view w
 
 bool RowSearch::fits(const std::vector<std::string>& cells) const {
   const bool are_met = std::ranges::all_of(comparisons_, [&](const Comparison& one) {
-    const auto number = number_in(cells[one.column]);
+    const auto number = parse_number(cells[one.column]);
     return number.has_value() && (one.way == '<' ? *number < one.limit : one.way == '>' ? *number > one.limit : *number == one.limit);
   });
   return are_met && std::ranges::all_of(words_, [&](const std::string& word) {

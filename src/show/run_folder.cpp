@@ -12,6 +12,7 @@
 #include "darkroom/core/utf8.h"
 #include "darkroom/files/paths.h"
 #include "darkroom/show/line_chart.h"
+#include "json_fields.h"
 
 namespace darkroom {
 namespace {
@@ -34,20 +35,6 @@ std::optional<double> mean_of(const std::vector<double>& values, size_t begin, s
     sum += values[i];
   }
   return sum / static_cast<double>(end - begin);
-}
-
-template <typename T>
-std::optional<T> number_in(const Json& object, const char* key) {
-  if (!object.is_object()) {
-    return std::nullopt;
-  }
-  const auto value = object.find(key);
-  return value != object.end() && value->is_number() ? std::optional(value->get<T>()) : std::nullopt;
-}
-
-std::string text_in(const Json& object, const char* key) {
-  const auto value = object.is_object() ? object.find(key) : object.end();
-  return object.is_object() && value != object.end() && value->is_string() ? value->get<std::string>() : "";
 }
 
 std::string machine_of(const Json& start) {

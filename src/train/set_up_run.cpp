@@ -96,15 +96,19 @@ Result<SampleShapes> sample_shapes(const UNetConfig& unet, int64_t resolution, c
   return SampleShapes{{unet.in_channels, resolution / factor, resolution / factor}, {kTokens, unet.states_width()}};
 }
 
+DatasetSize dataset_size(const std::string& uri, const RunData& data, int64_t row_bytes) {
+  return {.name = recorded_uri(uri),
+          .num_rows = data.index.num_rows(),
+          .num_blocks = static_cast<int64_t>(data.index.block_rows().size()),
+          .row_bytes = row_bytes,
+          .group_rows = data.largest_group_rows,
+          .rows_in_large_groups = data.rows_in_large_groups};
+}
+
 // Only a warning: bytes of pictures are known as an average, and a run that reads some of them again is slow, not wrong.
 void warn_of_large_window(const Recipe& recipe, const RunData& data, int64_t num_ranks) {
-  const DatasetSize dataset{.name = recorded_uri(recipe.data.raw_path),
-                            .num_rows = data.index.num_rows(),
-                            .num_blocks = static_cast<int64_t>(data.index.block_rows().size()),
-                            .row_bytes = 2 * data.image_row_bytes,  // As much again keeps what is made of the pictures.
-                            .group_rows = data.largest_group_rows,
-                            .rows_in_large_groups = data.rows_in_large_groups};
-  const Status checked = check_window_memory(recipe, dataset, num_ranks);
+  const int64_t row_bytes = 2 * data.image_row_bytes;  // As much again keeps what is made of the pictures.
+  const Status checked = check_window_memory(recipe, dataset_size(recipe.data.raw_path, data, row_bytes), num_ranks);
   if (!checked.is_ok()) {
     log_warning("{} (half of it keeps what is made of the pictures); the run goes on, slowly", checked.message());
   }
@@ -355,17 +359,11 @@ Status TrainingRun::check_window() const {
     }
     return {};
   }
-  const auto num_blocks = static_cast<int64_t>(data_.index.block_rows().size());
-  if (num_blocks < recipe().runtime.lanes && is_main()) {
+  const DatasetSize dataset = dataset_size(recipe().data.path, data_, least_row_bytes_);
+  if (dataset.num_blocks < recipe().runtime.lanes && is_main()) {
     log_info("the recipe's field 'runtime.lanes' is {}, and the dataset has {} blocks of at most {} rows: so many lanes are used",
-             recipe().runtime.lanes, num_blocks, DatasetIndex::kRowsPerBlock);
+             recipe().runtime.lanes, dataset.num_blocks, DatasetIndex::kRowsPerBlock);
   }
-  const DatasetSize dataset{.name = recorded_uri(recipe().data.path),
-                            .num_rows = data_.index.num_rows(),
-                            .num_blocks = num_blocks,
-                            .row_bytes = least_row_bytes_,
-                            .group_rows = data_.largest_group_rows,
-                            .rows_in_large_groups = data_.rows_in_large_groups};
   const Status checked = check_window_memory(recipe(), dataset, ranks().size());
   if (checked.is_ok() || steps_done_ == 0) {
     return checked;

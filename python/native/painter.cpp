@@ -173,7 +173,7 @@ Pixels paint_picture(OpenPainter& open, const std::string& prompt, uint64_t seed
     });
     look_up(callback, num_steps - work->num_calls_left(), num_steps);
   }
-  Image image = without_gil([&] { return painter.finish(*work); });
+  Image image = value_or_raise(without_gil([&] { return painter.finish(*work); }));
   return owned_array(std::move(image.pixels), {static_cast<size_t>(image.height), static_cast<size_t>(image.width), size_t{3}});
 }
 

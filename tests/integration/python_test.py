@@ -21,6 +21,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from PIL import Image
 
+import safetensors_files
 from workbench import ROOT, LoopbackWeb, Skipped, Workbench, digests, main, require, run
 
 STAGED = ROOT / "build" / "release" / "python"
@@ -256,6 +257,16 @@ except KeyboardInterrupt:
     print("stopped")
 """
     require(python(code) == "stopped", "Ctrl-C")
+
+
+def a_picture_without_numbers_is_an_error_with_a_callback_and_without() -> None:
+    damaged = bench().path("damaged")
+    shutil.copytree(MODEL, damaged)
+    safetensors_files.set_to_nan(pathlib.Path(damaged) / "unet" / "diffusion_pytorch_model.safetensors", "conv_out.bias")
+    paint = darkroom().Painter(damaged).paint
+    for named in ({}, {"callback": lambda *where: None}):
+        error = raised(darkroom().Error, paint, "a dog", steps=1, **named)
+        require("NaN" in str(error), "what is said", error, named)
 
 
 # -- operators ----------------------------------------------------------------------------------------------------
@@ -629,6 +640,7 @@ if __name__ == "__main__":
         calls_that_wait_let_other_threads_run,
         a_callback_that_paints_with_the_same_painter_is_refused,
         what_a_callback_raises_ends_the_call,
+        a_picture_without_numbers_is_an_error_with_a_callback_and_without,
         encoded_rows_are_those_of_process,
         squares_on_the_way_change_nothing,
         operators_decode_outside_of_this_process_unless_told_otherwise,

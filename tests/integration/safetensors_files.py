@@ -4,6 +4,7 @@ import json
 import math
 import pathlib
 import random
+import struct
 
 DTYPE_BYTES = {"F16": 2, "F32": 4}
 
@@ -33,6 +34,16 @@ def write_zeros(path: str, tensors: dict[str, list[int]]) -> None:
     with open(path, "wb") as file:
         num_bytes = write_header(file, tensors, "F32")
         file.truncate(file.tell() + num_bytes)
+
+
+def set_to_nan(path: pathlib.Path, tensor: str) -> None:
+    """Makes every value of a tensor of a file, of float16 or float32, no number."""
+    data = bytearray(path.read_bytes())
+    begin = 8 + int.from_bytes(data[:8], "little")
+    entry = json.loads(data[8:begin])[tensor]
+    first, last = (begin + offset for offset in entry["data_offsets"])
+    data[first:last] = struct.pack({"F16": "<e", "F32": "<f"}[entry["dtype"]], math.nan) * math.prod(entry["shape"])
+    path.write_bytes(data)
 
 
 def enlarge_vocabulary(model: pathlib.Path, num_ids: int) -> None:

@@ -282,7 +282,7 @@ TEST_F(JobRuns, a_second_process_finds_work_in_a_job_of_small_items) {
   std::jthread second([&] { EXPECT_TRUE(quick.execute().is_ok()); });
   EXPECT_TRUE(clock_.await_waiting(3)) << "the second one has done all but what the first one has, and waits for that";
   slow.let_go();
-  for (const int64_t item : {0, 1}) {  // Before the time goes on, in which its claims would expire.
+  for (int64_t item = 0; item < 65; ++item) {  // Before the time goes on, in which the claims of both would expire.
     while (!*files_.exists(join_path("out", PartName{.item = item}.text()))) {
       std::this_thread::yield();
     }

@@ -45,8 +45,7 @@ Result<std::string> content_hash(const Location& place, const TableFooter& foote
 struct IndexedFile {
   int64_t num_rows = 0;
   std::string content_hash = {};
-  int64_t largest_group_rows = 0;
-  int64_t rows_in_large_groups = 0;
+  RowGroups row_groups = {};
   int64_t num_bytes = 0;            // Decoded, of Parquet files.
   std::string latents_record = {};  // Empty: it has none.
 };
@@ -63,8 +62,7 @@ Result<IndexedFile> index_container(const Location& place) {
 
 void take_footer(const TableFooter& footer, IndexedFile& indexed) {
   for (const RowGroupInfo& group : footer.row_groups) {
-    indexed.largest_group_rows = std::max(indexed.largest_group_rows, group.num_rows);
-    indexed.rows_in_large_groups += group.num_rows > DatasetIndex::kRowsPerBlock ? group.num_rows : 0;
+    indexed.row_groups.add({group.num_rows, group.num_rows > DatasetIndex::kRowsPerBlock ? group.num_rows : 0});
     indexed.num_bytes += group.num_bytes;
   }
   if (const std::string* record = footer.find(kLatentsFooterKey); record != nullptr) {
@@ -164,8 +162,7 @@ Result<IndexedDataset> build_index(const DatasetFiles& dataset, int64_t rows_per
       parts.push_back({name, files[i].content_hash, first, count});
       first += count;
     } while (first < files[i].num_rows);
-    indexed.largest_group_rows = std::max(indexed.largest_group_rows, files[i].largest_group_rows);
-    indexed.rows_in_large_groups += files[i].rows_in_large_groups;
+    indexed.row_groups.add(files[i].row_groups);
     num_bytes += files[i].num_bytes;
     rows_of_bytes += files[i].num_bytes > 0 ? files[i].num_rows : 0;
     take_record(files[i], dataset.objects[i].place, indexed.records);

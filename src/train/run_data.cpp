@@ -58,8 +58,7 @@ Result<DatasetFiles> find_pictures(StoreSet& stores, const std::string& uri, con
 Status take_images(const DatasetFiles& dataset, const Recipe& recipe, RunData& data) {
   DARKROOM_ASSIGN_OR_RETURN(IndexedDataset indexed, index_images(dataset, recipe.data.rows_per_file));
   data.index = std::move(indexed.index);
-  data.largest_group_rows = indexed.largest_group_rows;
-  data.rows_in_large_groups = indexed.rows_in_large_groups;
+  data.row_groups = indexed.row_groups;
   data.image_row_bytes = indexed.mean_row_bytes;
   return {};
 }
@@ -165,8 +164,7 @@ Result<RunData> open_latents(StoreSet& stores, const Recipe& recipe, const Sampl
   data.text_encoder_fingerprint = info.text_encoder_fingerprint;
   data.tokenizer_dialect = info.tokenizer_dialect;
   data.unfit = info.unfit;
-  data.largest_group_rows = indexed.largest_group_rows;
-  data.rows_in_large_groups = indexed.rows_in_large_groups;
+  data.row_groups = indexed.row_groups;
   if (recipe.objective.caption_dropout > 0) {
     DARKROOM_ASSIGN_OR_RETURN(DropoutStates states, read_empty_caption(dataset, info, shapes.states));
     data.empty_states_tw = std::move(states.states_tw);

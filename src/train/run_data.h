@@ -27,14 +27,13 @@ struct SampleShapes {
 struct RunData {
   DatasetIndex index{{}};
   std::unique_ptr<SampleSource> source;
-  int64_t num_ahead = 0;             ///< For the Batcher: 0 where the source must run on the training thread.
-  int64_t num_expected = 0;          ///< For the Batcher, too: of encoders elsewhere.
-  RemoteSource* remote = nullptr;    ///< The source, where it is one of those.
-  int64_t largest_group_rows = 0;    ///< Of the dataset's row groups, which are read and kept whole; 0: it has none.
-  int64_t rows_in_large_groups = 0;  ///< Of those that hold more than a block.
-  int64_t image_row_bytes = 0;       ///< Of a Parquet file of pictures, a row as kept, on average; 0: not known, or latents.
-  torch::Tensor empty_states_tw;     ///< Undefined without caption dropout.
-  std::string vae_fingerprint;       ///< Of the VAE that made the latents; empty: unknown.
+  int64_t num_ahead = 0;           ///< For the Batcher: 0 where the source must run on the training thread.
+  int64_t num_expected = 0;        ///< For the Batcher, too: of encoders elsewhere.
+  RemoteSource* remote = nullptr;  ///< The source, where it is one of those.
+  RowGroups row_groups;            ///< Of the dataset.
+  int64_t image_row_bytes = 0;     ///< Of a Parquet file of pictures, a row as kept, on average; 0: not known, or latents.
+  torch::Tensor empty_states_tw;   ///< Undefined without caption dropout.
+  std::string vae_fingerprint;     ///< Of the VAE that made the latents; empty: unknown.
   std::string text_encoder_fingerprint;
   std::string tokenizer_dialect;
   Status unfit;  ///< Why no run is begun on them. One that has begun goes on: it is told of.

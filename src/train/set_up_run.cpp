@@ -101,8 +101,7 @@ DatasetSize dataset_size(const std::string& uri, const RunData& data, int64_t ro
           .num_rows = data.index.num_rows(),
           .num_blocks = static_cast<int64_t>(data.index.block_rows().size()),
           .row_bytes = row_bytes,
-          .group_rows = data.largest_group_rows,
-          .rows_in_large_groups = data.rows_in_large_groups};
+          .row_groups = data.row_groups};
 }
 
 // Only a warning: bytes of pictures are known as an average, and a run that reads some of them again is slow, not wrong.

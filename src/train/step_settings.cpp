@@ -37,13 +37,13 @@ int64_t own_lanes(const Recipe& recipe, int64_t num_lanes, int64_t num_ranks) {
 // Of rows that fit by themselves, at `own_rows` a time.
 Status check_group_memory(const Recipe& recipe, const DatasetSize& dataset, int64_t own_rows) {
   constexpr int64_t kBlock = DatasetIndex::kRowsPerBlock;
-  if (dataset.group_rows <= kBlock) {
+  if (dataset.row_groups.largest <= kBlock) {
     return {};
   }
   const int64_t own_blocks = (own_rows + kBlock - 1) / kBlock;
   // All of them large, or all large ones and the others of a block.
-  const double held = std::min(static_cast<double>(own_blocks) * static_cast<double>(dataset.group_rows),
-                               static_cast<double>(dataset.rows_in_large_groups) + static_cast<double>(own_blocks * kBlock));
+  const double held = std::min(static_cast<double>(own_blocks) * static_cast<double>(dataset.row_groups.largest),
+                               static_cast<double>(dataset.row_groups.rows_in_large) + static_cast<double>(own_blocks * kBlock));
   const double rows = std::min(static_cast<double>(dataset.num_rows), held);
   const double bytes = rows * static_cast<double>(dataset.row_bytes);
   if (bytes <= static_cast<double>(recipe.data.memory_bytes)) {
@@ -55,7 +55,7 @@ Status check_group_memory(const Recipe& recipe, const DatasetSize& dataset, int6
           "whole, and each of the {} blocks of {} rows that a rank shuffles at a time may lie in another one, {:.3f} GB in all; "
           "write the dataset with row groups of {} rows, as process does, raise the field, or lower runtime.lanes or "
           "data.window_blocks (a rank's share of it):",
-          dataset.name, dataset.group_rows, own_blocks, kBlock, bytes / kBytesPerGb, kBlock),
+          dataset.name, dataset.row_groups.largest, own_blocks, kBlock, bytes / kBytesPerGb, kBlock),
       recipe.data.memory_bytes);
 }
 

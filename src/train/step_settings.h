@@ -3,9 +3,9 @@
 #include <torch/torch.h>
 
 #include <cstdint>
-#include <limits>
 #include <string>
 
+#include "darkroom/feed/dataset_index.h"
 #include "darkroom/optim/flat_parameters.h"
 #include "darkroom/optim/rank_memory.h"
 #include "darkroom/train/recipe.h"
@@ -64,9 +64,8 @@ struct DatasetSize {
   std::string name;  ///< For people.
   int64_t num_rows = 0;
   int64_t num_blocks = 0;
-  int64_t row_bytes = 0;   ///< At least, as kept.
-  int64_t group_rows = 0;  ///< Of its row groups, which are read and kept whole; 0: not known, no more than a block.
-  int64_t rows_in_large_groups = std::numeric_limits<int64_t>::max();  ///< Of those that hold more than a block, if it is known.
+  int64_t row_bytes = 0;  ///< At least, as kept.
+  RowGroups row_groups = {};
 };
 
 /// Whether data.memory_bytes, here the rank's share of it (memory_of_rank), keeps what its lanes shuffle of a dataset, or its whole part

@@ -52,6 +52,9 @@ Status read_range(std::string_view values, size_t dots, std::string_view text, S
   if (!(axis.low < axis.high)) {
     return bad_axis("a range begins below its end", text);
   }
+  if (!std::isfinite(axis.high - axis.low)) {
+    return bad_axis("the ends of a range are further apart than a number can say", text);
+  }
   if (axis.is_log && axis.low <= 0) {
     return bad_axis("a range by its logarithm begins above 0", text);
   }

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -69,11 +70,21 @@ struct LatentsRecord {
   Location shard = {};    ///< The first one that says so.
 };
 
+/// Row groups of Parquet files, which are read and kept whole.
+struct RowGroups {
+  int64_t largest = 0;        ///< Its rows; 0: there are no row groups.
+  int64_t rows_in_large = 0;  ///< Of all that hold more than a block.
+
+  void add(const RowGroups& others) {
+    largest = std::max(largest, others.largest);
+    rows_in_large += others.rows_in_large;
+  }
+};
+
 /// A dataset with what else was seen in the footers that its index comes from.
 struct IndexedDataset {
   DatasetIndex index{{}};
-  int64_t largest_group_rows = 0;           ///< Of the row groups of all files; 0: no file has any.
-  int64_t rows_in_large_groups = 0;         ///< Of all row groups that hold more than a block.
+  RowGroups row_groups = {};                ///< Of all files.
   int64_t mean_row_bytes = 0;               ///< Of the rows of Parquet files, decoded; 0: there is none.
   std::vector<LatentsRecord> records = {};  ///< Each text once, in the order of the shards; shards without a record give none.
 };

@@ -77,14 +77,14 @@ TEST(dataset_index, tells_every_record_and_the_largest_row_group_of_all_shards) 
   const auto indexed = index_latents(*find_local_dataset(folder.path("d")));
   ASSERT_TRUE(indexed.is_ok()) << indexed.status().to_string();
   EXPECT_EQ(indexed->index.num_rows(), 602);
-  EXPECT_EQ(indexed->largest_group_rows, 300);
-  EXPECT_EQ(indexed->rows_in_large_groups, 300);
+  EXPECT_EQ(indexed->row_groups.largest, 300);
+  EXPECT_EQ(indexed->row_groups.rows_in_large, 300);
   ASSERT_EQ(indexed->records.size(), 2U);
   EXPECT_EQ(indexed->records[0].text, "one");
   EXPECT_EQ(indexed->records[1].shard.path, folder.path("d") + "/b.parquet");
   const auto images = index_images(*find_local_dataset(folder.path("d")), 100);
   ASSERT_TRUE(images.is_ok()) << images.status().to_string();
-  EXPECT_EQ(images->largest_group_rows, 300);
+  EXPECT_EQ(images->row_groups.largest, 300);
   EXPECT_GE(images->mean_row_bytes, 20) << "of 10 numbers of two bytes";
   EXPECT_LT(images->mean_row_bytes, 100);
 }

@@ -388,7 +388,7 @@ TEST(step_settings, row_groups_that_are_larger_than_blocks_are_kept_whole) {
   recipe.data.window_blocks = 16;
   recipe.data.memory_bytes = int64_t{6} << 30;  // 8 x 16 blocks of 256 rows are 5.4 GB.
   const auto check = [&](int64_t num_rows, int64_t group_rows) {
-    return check_window_memory(recipe, {"s3://bucket/latents", num_rows, (num_rows + 255) / 256, 165'888, group_rows}, 1);
+    return check_window_memory(recipe, {"s3://bucket/latents", num_rows, (num_rows + 255) / 256, 165'888, {group_rows, num_rows}}, 1);
   };
   for (const int64_t group_rows : {0, 1, 255, 256}) {
     EXPECT_TRUE(check(kManyRows, group_rows).is_ok()) << group_rows;
@@ -401,8 +401,8 @@ TEST(step_settings, row_groups_that_are_larger_than_blocks_are_kept_whole) {
   }
   EXPECT_TRUE(check(38'000, 10'000).is_ok()) << "all of a small dataset is kept";
   EXPECT_FALSE(check(39'000, 10'000).is_ok());
-  const auto check_mixed = [&](int64_t rows_in_large_groups) {
-    return check_window_memory(recipe, {"s3://bucket/latents", kManyRows, kManyRows / 256, 165'888, 5'000, rows_in_large_groups}, 1);
+  const auto check_mixed = [&](int64_t rows_in_large) {
+    return check_window_memory(recipe, {"s3://bucket/latents", kManyRows, kManyRows / 256, 165'888, {5'000, rows_in_large}}, 1);
   };
   EXPECT_TRUE(check_mixed(5'000).is_ok()) << "one large row group is kept beside blocks of the others";
   EXPECT_FALSE(check_mixed(7'000).is_ok());

@@ -308,7 +308,7 @@ TEST_F(OpenedLatents, tell_the_largest_row_group_of_all_parts) {
   write_empty_states(folder_.path("latents"));
   const auto data = open();
   ASSERT_TRUE(data.is_ok()) << data.status().to_string();
-  EXPECT_EQ(data->largest_group_rows, 300);
+  EXPECT_EQ(data->row_groups.largest, 300);
 }
 
 }  // namespace

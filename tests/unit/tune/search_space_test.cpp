@@ -42,6 +42,12 @@ TEST(search_space, refuses_what_is_no_axis_and_names_it) {
   }
 }
 
+TEST(search_space, refuses_ends_whose_distance_is_no_number) {
+  const auto refused = parse_search_axis("lr=-1e308..1e308");
+  EXPECT_EQ(refused.status().code(), StatusCode::kInvalidArgument);
+  EXPECT_THAT(refused.status().message(), HasSubstr("lr=-1e308..1e308"));
+}
+
 TEST(search_space, shares_of_an_axis_stay_inside_it_and_reach_its_ends) {
   for (const char* text : {"a.b=1e-5..1e-2:log", "a.b=-3..7", "a.b=1..8:int", "a.b=1..1000:int-log", "a.b=0.0012345..0.0012349"}) {
     const SearchAxis one = axis(text);

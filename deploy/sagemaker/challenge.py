@@ -27,10 +27,15 @@ from collections.abc import Callable
 CHECKPOINTS = "/opt/ml/checkpoints"
 DATA = "/opt/ml/input/data"
 POLL_SECONDS = 30
-# What a training container runs. What lies in /opt/ml/model at its end becomes the model archive of the job; the folder is there already,
-# so a new one is filled beside it. Of several hosts the first has the run folder.
-TRAIN_AND_EXPORT = ('darkroom train "$@"; set -- {checkpoints}/checkpoints/step-*; [ -d "$1" ] || exit 0; shift $(($# - 1)); '
-                    'darkroom models export "$1" /tmp/model --ema; cp -r /tmp/model/. /opt/ml/model/')
+# What a training container runs, in words of at most 256 characters, as many as the platform takes. The shell is the container's first process,
+# which SIGTERM reaches alone: it hands it on, and ends as the training does.
+TRAIN = ('rm -f /tmp/summary.json; darkroom train "$@" --json-summary /tmp/summary.json & train=$!; trap "again=1; kill $train || :" TERM; again=1; '
+         'while [ "$again" ]; do again=; code=0; wait $train || code=$?; done; [ $code = 0 ] || exit $code')
+# What lies in /opt/ml/model at its end becomes the model archive of the job; the folder is there already, so a new one is filled beside it. Of
+# several hosts only that of rank 0 has a summary; the others may have a run folder, too: one of an earlier start that the platform brought back.
+EXPORT = ('[ -f /tmp/summary.json ] || exit 0; set -- {checkpoints}/checkpoints/step-*; shift $(($# - 1)); '
+          'darkroom models export "$1" /tmp/model --ema; cp -r /tmp/model/. /opt/ml/model/')
+TRAIN_AND_EXPORT = ["sh", "-ec", 'export=$1; shift; eval "$0"; eval "$export"', TRAIN, EXPORT.format(checkpoints=CHECKPOINTS)]
 # Of the platform's patterns, which Python's `re` does not know.
 UNICODE_CLASSES = {r"\p{L}": "a-zA-Z\u00c0-\uffff", r"\p{N}": "0-9", r"\p{Z}": " \u00a0"}
 # In place of what the platform tells.
@@ -190,7 +195,7 @@ def training_step(config: dict, file_system: dict | None) -> Step:
         "AlgorithmSpecification": {
             "TrainingImage": config["account"]["image_uri"],
             "TrainingInputMode": "File",
-            "ContainerEntrypoint": ["sh", "-ec", TRAIN_AND_EXPORT.format(checkpoints=CHECKPOINTS), "train"],
+            "ContainerEntrypoint": TRAIN_AND_EXPORT,
             "ContainerArguments": [chosen["recipe"], "--data", f"{DATA}/latents", "--model", config["process"]["model"], "--output", CHECKPOINTS,
                                    "--nproc", str(chosen["ranks"]), "--spot-notice", "aws"],
         },

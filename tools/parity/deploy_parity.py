@@ -11,11 +11,15 @@ import contextlib
 import copy
 import io
 import json
+import os
 import pathlib
+import re
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
+import time
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 sys.path[:0] = [str(ROOT / "deploy" / "sagemaker"), str(ROOT / "python")]
@@ -30,6 +34,7 @@ from botocore.stub import Stubber  # noqa: E402
 from darkroom_ray import flags, preflight  # noqa: E402
 
 KUBERNETES = ("1.31", "1.35")
+WAIT_SECONDS = 60.0  # For what comes at once, or never.
 CONFIG = challenge.read_config(ROOT / "deploy/sagemaker/challenge.toml")
 FILE_SYSTEM = {"FileSystemId": "fs-0123456789abcdef0", "LustreConfiguration": {"MountName": "mount"}, "Lifecycle": "AVAILABLE",
                "Tags": [{"Key": "Name", "Value": "darkroom-challenge-fsx"}]}
@@ -75,6 +80,99 @@ def a_config_is_refused_by_section_key_and_value() -> None:
                 require(sentence in str(error) and "challenge.toml" in str(error), "message", error)
             else:
                 raise AssertionError(f"taken: {new}")
+
+
+TRAINED = """#!/bin/sh
+if [ "$1" = models ]; then
+  [ -d "$3" ] && mkdir "$4" && echo "$3" >"$4/of"
+  exit
+fi
+echo "$*" >"$STUB/arguments"
+summary=/dev/null
+while [ $# -gt 0 ]; do
+  [ "$1" = --json-summary ] && summary=$2
+  shift
+done
+. "$STUB/train"
+"""
+
+
+class Container:
+    """The command of the training job in a container of our own: its folders below a temporary one, `darkroom` a script that writes `model/of` for
+    `models export`, and for `train` does what it is told."""
+
+    def __init__(self, folder: str, train: str):
+        self.folder = pathlib.Path(folder)
+        for name in ("bin", "tmp", "opt/ml/model", "opt/ml/checkpoints/checkpoints/step-00000010", "opt/ml/checkpoints/checkpoints/step-00000200"):
+            self.folder.joinpath(name).mkdir(parents=True)
+        program = self.folder / "bin/darkroom"
+        program.write_text(TRAINED, encoding="utf-8")
+        program.chmod(0o755)
+        (self.folder / "train").write_text(train, encoding="utf-8")
+        (self.folder / "tmp/summary.json").write_text("{}", encoding="utf-8")  # Of another start in the same container.
+        algorithm = challenge.training_step(CONFIG, None).create.parameters["AlgorithmSpecification"]
+        words = [*algorithm["ContainerEntrypoint"], *algorithm["ContainerArguments"]]
+        self.command = [re.sub("(/opt/ml/|/tmp/)", rf"{folder}\1", word) for word in words]
+
+    def start(self, *before: str) -> subprocess.Popen:
+        environment = {**os.environ, "STUB": str(self.folder), "PATH": f"{self.folder / 'bin'}:{os.environ['PATH']}"}
+        return subprocess.Popen([*before, *self.command], env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+
+    def exported(self) -> str:
+        """The folder whose export lies in the job's model; "" where there is none."""
+        of = self.folder / "opt/ml/model/of"
+        return of.read_text(encoding="utf-8").strip() if of.exists() else ""
+
+
+def the_host_of_the_first_rank_alone_exports_its_checkpoint() -> None:
+    for train, code, exported in (('echo "{}" >"$summary"', 0, "step-00000200"), (":", 0, ""), ('echo "{}" >"$summary"; exit 3', 3, "")):
+        with tempfile.TemporaryDirectory() as folder:
+            container = Container(folder, train)
+            done = container.start()
+            said = done.communicate()[0]
+            require(done.returncode == code, f"{train}: exit code", done.returncode, said)
+            require(pathlib.Path(container.exported()).name == exported, f"{train}: exported", container.exported(), said)
+            words = (container.folder / "arguments").read_text(encoding="utf-8").split()
+            require(words[0] == "train" and words[1] == CONFIG["training"]["recipe"] and "--spot-notice" in words, "arguments", words)
+
+
+def as_first_process() -> list[str]:
+    """What starts a command as PID 1, which no signal ends that it has not asked for; nothing where this account may not."""
+    unshare = ["unshare", "--user", "--map-root-user", "--pid", "--fork", "--kill-child"]
+    may = shutil.which("unshare") and subprocess.run([*unshare, "true"], capture_output=True, check=False).returncode == 0
+    return unshare if may else []
+
+
+def a_stop_of_the_container_reaches_the_training_and_ends_with_its_code() -> None:
+    train = """trap 'touch "$STUB/asked"; while [ ! -e "$STUB/saved" ]; do sleep 0.02; done; exit 143' TERM
+echo $$ >"$STUB/pid.new"; mv "$STUB/pid.new" "$STUB/pid"
+while :; do sleep 0.02; done
+"""
+    with tempfile.TemporaryDirectory() as folder:
+        container, before = Container(folder, train), as_first_process()
+        done = container.start(*before)
+        try:
+            wait_for_file(container.folder / "pid", done)
+            shell = done.pid
+            if before:  # unshare waits for the first process, which is its child.
+                shell = int(pathlib.Path(f"/proc/{done.pid}/task/{done.pid}/children").read_text(encoding="utf-8"))
+            for _ in range(2):  # What stops a container may ask twice.
+                os.kill(shell, signal.SIGTERM)
+                wait_for_file(container.folder / "asked", done)
+            (container.folder / "saved").touch()
+            said = done.communicate()[0]
+        finally:
+            done.kill()
+        require(done.returncode == 143, "exit code", done.returncode, said)
+        require(container.exported() == "", "exported", container.exported())
+
+
+def wait_for_file(path: pathlib.Path, process: subprocess.Popen) -> None:
+    until = time.monotonic() + WAIT_SECONDS
+    while not path.exists():
+        require(process.poll() is None, f"it ended before it wrote {path.name}:", process.returncode)
+        require(time.monotonic() < until, "nobody writes", path.name)
+        time.sleep(0.02)
 
 
 class Account:
@@ -387,7 +485,8 @@ def the_unit_allows_the_gpus_that_its_policy_closes_off() -> None:
 
 def main() -> int:
     failed = 0
-    for check in (the_platform_takes_every_request, what_the_platform_would_refuse_is_named, a_config_is_refused_by_section_key_and_value,
+    for check in (the_host_of_the_first_rank_alone_exports_its_checkpoint, a_stop_of_the_container_reaches_the_training_and_ends_with_its_code,
+                  the_platform_takes_every_request, what_the_platform_would_refuse_is_named, a_config_is_refused_by_section_key_and_value,
                   an_empty_account_gets_everything_once_and_in_order, a_second_run_waits_for_what_the_first_one_started,
                   jobs_of_parts_share_the_items_out_and_the_platform_takes_them, jobs_of_parts_are_all_started_before_one_is_waited_for,
                   a_failed_job_ends_the_script_with_the_platforms_reason, what_costs_until_it_is_removed_is_removed_the_last_made_first,

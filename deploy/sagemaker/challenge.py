@@ -386,14 +386,31 @@ def chosen_steps(steps: list[Step], only: list[str] | None) -> list[Step]:
     return [step for step in steps if only is None or step.name in only or step.stage in only]
 
 
+def trained_archive(config: dict, platform: Platform) -> str:
+    """Of the training job, which is waited for and never begun here. Errors: StepFailed."""
+    training = training_step(config, None)
+    answer = platform.look(training)
+    if answer is None:
+        raise StepFailed("train has not run, and its model is what the endpoint is made of: leave --only out, or add train")
+    return platform.wait_for(training, answer)["ModelArtifacts"]["S3ModelArtifacts"]
+
+
+def wants_file_system(config: dict, platform: Platform) -> bool:
+    """Whether a training is still to be begun: one that is there has mounted its own, and another would cost for nothing."""
+    return bool(config["training"]["fsx_gb"]) and platform.look(training_step(config, None)) is None
+
+
 def execute(config: dict, platform: Platform, only: list[str] | None) -> None:
     """Every stage in order, each with what the ones before it have told."""
     file_system, archive = None, ""
     for stage in dict.fromkeys(step.stage for step in chosen_steps(example_steps(config), only)):
-        if stage == "train" and config["training"]["fsx_gb"]:
+        if stage == "fsx" and not wants_file_system(config, platform):
+            print("fsx: train was begun already and wants no other", flush=True)
+            continue
+        if stage == "train" and wants_file_system(config, platform):
             file_system = platform.finish(file_system_step(config))["FileSystems"][0]
         if stage == "model":
-            archive = platform.finish(training_step(config, file_system))["ModelArtifacts"]["S3ModelArtifacts"]
+            archive = trained_archive(config, platform)
         steps = chosen_steps(all_steps(config, file_system, archive), only)
         platform.finish_together([step for step in steps if step.stage == stage])
 

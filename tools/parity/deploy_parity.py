@@ -233,6 +233,8 @@ def done_status(step: challenge.Step) -> str:
 def an_empty_account_gets_everything_once_and_in_order() -> None:
     account = Account()
     for step in challenge.all_steps(CONFIG, FILE_SYSTEM, ARCHIVE):
+        if step.name in ("fsx", "train"):  # Whether a training is still to be begun.
+            account.expect_unknown(challenge.training_step(CONFIG, FILE_SYSTEM).describe)
         if step.name == "train":  # What it mounts and what the endpoint opens are asked of the platform.
             account.expect(challenge.file_system_step(CONFIG).describe, answers(challenge.file_system_step(CONFIG), "AVAILABLE"))
         if step.name == "model":
@@ -295,6 +297,35 @@ def a_second_run_waits_for_what_the_first_one_started() -> None:
     account.expect(steps["process"].describe, answers(steps["process"], "Completed"))
     account.run(["process"])
     require(account.waits == 1, "waits", account.waits)
+
+
+def an_endpoint_wants_a_training_and_starts_none() -> None:
+    account, steps = Account(), {step.name: step for step in challenge.all_steps(CONFIG, FILE_SYSTEM, ARCHIVE)}
+    account.expect_unknown(steps["train"].describe)
+    try:
+        account.run(["model"])
+    except challenge.StepFailed as error:
+        require("leave --only out, or add train" in str(error), "message", error)
+    else:
+        raise AssertionError("a model without a training")
+    account.expect(steps["train"].describe, answers(steps["train"], "InProgress"))
+    account.expect(steps["train"].describe, answers(steps["train"], "Completed"))
+    account.expect(steps["model"].describe, answers(steps["model"], ""))
+    account.run(["model"])
+    require(account.waits == 1, "waits", account.waits)
+
+
+def a_training_that_was_begun_gets_no_other_file_system() -> None:
+    """Such as one that was taken away when the training was done."""
+    for status in ("Completed", "Failed"):
+        account, steps = Account(), {step.name: step for step in challenge.all_steps(CONFIG, FILE_SYSTEM, ARCHIVE)}
+        for _ in ("fsx", "train", "the step train itself"):
+            account.expect(steps["train"].describe, answers(steps["train"], status))
+        try:
+            account.run(["fsx", "train"])
+        except challenge.StepFailed as error:
+            require(status == "Failed" and error.args[0].startswith("train: "), "message", error)
+        account.stubs["sagemaker"].assert_no_pending_responses()
 
 
 def a_failed_job_ends_the_script_with_the_platforms_reason() -> None:
@@ -485,7 +516,7 @@ def the_unit_allows_the_gpus_that_its_policy_closes_off() -> None:
 
 def main() -> int:
     failed = 0
-    for check in (the_host_of_the_first_rank_alone_exports_its_checkpoint, a_stop_of_the_container_reaches_the_training_and_ends_with_its_code,
+    for check in (an_endpoint_wants_a_training_and_starts_none, a_training_that_was_begun_gets_no_other_file_system, the_host_of_the_first_rank_alone_exports_its_checkpoint, a_stop_of_the_container_reaches_the_training_and_ends_with_its_code,
                   the_platform_takes_every_request, what_the_platform_would_refuse_is_named, a_config_is_refused_by_section_key_and_value,
                   an_empty_account_gets_everything_once_and_in_order, a_second_run_waits_for_what_the_first_one_started,
                   jobs_of_parts_share_the_items_out_and_the_platform_takes_them, jobs_of_parts_are_all_started_before_one_is_waited_for,

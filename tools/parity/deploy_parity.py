@@ -9,6 +9,7 @@ are played by botocore's stubs, which refuse any request that is not the expecte
 """
 import contextlib
 import copy
+import fnmatch
 import io
 import json
 import os
@@ -489,6 +490,7 @@ def ec2_takes_every_machine_of_the_cluster_launcher() -> None:
         asked = {"MinCount": 1, "MaxCount": 1, **pool["node_config"]}
         report = botocore.validate.ParamValidator().validate(asked, shape)
         require(not report.has_errors(), f"{name}:", report.generate_report())
+        require(re.fullmatch("ami-[0-9a-f]{17}", asked.get("ImageId", "")), f"{name}: Ray would choose an image itself, with a driver that CUDA 13 refuses:", asked)
         require(asked["InstanceType"] in types, f"{name}: EC2 knows no machine", asked["InstanceType"])
         is_spot = asked.get("InstanceMarketOptions", {}).get("MarketType") == "spot"
         require(is_spot == name.endswith("-spot"), f"{name}: how it is bought", asked)
@@ -514,9 +516,53 @@ def the_unit_allows_the_gpus_that_its_policy_closes_off() -> None:
     require("DevicePolicy=closed" not in unit or "DeviceAllow=char-nvidia* rw" in unit, "the unit shuts the GPUs out")
 
 
+def the_units_head_names_what_the_unit_reads() -> None:
+    text = (ROOT / "deploy/systemd/darkroom-serve.service").read_text(encoding="utf-8")
+    head = text.split("[Unit]")[0]
+    command = next(line for line in text.splitlines() if line.startswith("ExecStart="))
+    named = re.findall(r"\b([A-Z_]{2,})=", head)
+    require(named != [] and all(f"${{{name}}}" in command for name in named), "ExecStart does not read all of", named)
+
+
+def is_left_out(name: str, patterns: list[str]) -> bool:
+    """By the rules of .dockerignore: the last pattern counts that the name, or a folder above it, matches."""
+    is_out = False
+    for pattern in patterns:
+        bare = pattern.removeprefix("!").strip("/")
+        above = [name, *map(str, pathlib.PurePosixPath(name).parents)]
+        if any(len(one.split("/")) == len(bare.split("/")) and fnmatch.fnmatchcase(one, bare) for one in above):
+            is_out = not pattern.startswith("!")
+    return is_out
+
+
+def a_build_finds_what_it_copies() -> None:
+    """Below the context that the head of each file names."""
+    for path in sorted((ROOT / "deploy").rglob("Containerfile")):
+        text = path.read_text(encoding="utf-8")
+        name = path.relative_to(ROOT)
+        context = re.search(rf"podman build .*-f {name} (\S+)", text)
+        require(context is not None, f"{name} does not say how it is built")
+        ignored = ROOT / context[1] / ".dockerignore"
+        patterns = ignored.read_text(encoding="utf-8").split() if ignored.exists() else []
+        copied = re.findall(r"^COPY (?!--from)(?:--\S+ )*(\S+) ", text, re.MULTILINE)
+        require(copied != [], f"{name} copies nothing")
+        require(not any(is_left_out(one, patterns) for one in copied), f"{name} copies what {ignored} leaves out:", copied)
+        wheels = [one for one in copied if one.endswith(".whl")]
+        require(all(str(pathlib.PurePath(context[1], one)) == "dist/darkroom-*.whl" for one in wheels), f"{name}: `make wheel` writes none of", wheels)
+    require(is_left_out("dist/darkroom-0.whl", ["build*", "dist"]) and not is_left_out("dist/a.whl", ["dist/*", "!dist/*.whl"]), "what is left out")
+
+
+def a_pod_that_reads_a_store_has_an_account_for_it() -> None:
+    for path in sorted((ROOT / "deploy/kubernetes").glob("*.yaml")):
+        for document in filter(lambda one: "template" in one["spec"], yaml.safe_load_all(path.read_text(encoding="utf-8"))):
+            pod = document["spec"]["template"]["spec"]
+            reads = any("s3://" in word for container in pod["containers"] for word in container["args"])
+            require(not reads or (pod.get("serviceAccountName") and pod["automountServiceAccountToken"]), f"{path.name}: a pod without an account reads", pod)
+
+
 def main() -> int:
     failed = 0
-    for check in (an_endpoint_wants_a_training_and_starts_none, a_training_that_was_begun_gets_no_other_file_system, the_host_of_the_first_rank_alone_exports_its_checkpoint, a_stop_of_the_container_reaches_the_training_and_ends_with_its_code,
+    for check in (the_units_head_names_what_the_unit_reads, a_build_finds_what_it_copies, a_pod_that_reads_a_store_has_an_account_for_it, an_endpoint_wants_a_training_and_starts_none, a_training_that_was_begun_gets_no_other_file_system, the_host_of_the_first_rank_alone_exports_its_checkpoint, a_stop_of_the_container_reaches_the_training_and_ends_with_its_code,
                   the_platform_takes_every_request, what_the_platform_would_refuse_is_named, a_config_is_refused_by_section_key_and_value,
                   an_empty_account_gets_everything_once_and_in_order, a_second_run_waits_for_what_the_first_one_started,
                   jobs_of_parts_share_the_items_out_and_the_platform_takes_them, jobs_of_parts_are_all_started_before_one_is_waited_for,

@@ -22,7 +22,7 @@ serve-demo: build ## the playground's page with the shipped model, and with what
 
 test: ## unit, golden, integration, acceptance (short), structure and sanitizer tests
 	@tools/build/setup.sh test
-	@tools/check/run_tests.py
+	@.venv/bin/python tools/check/run_tests.py
 
 acceptance: build ## the data plane against a hostile web, bad disks and stores, kills; the endpoint under load (12 minutes; docs/testing.md)
 	@tools/build/setup.sh acceptance
@@ -51,7 +51,7 @@ endif
 WITH_PLUGIN = $(if $(CUDA),--plugin build/cuda/libdarkroom_cuda.so)
 
 install: writable plugin build ## the program and all that it opens into PREFIX (/usr/local); CUDA=1: also for GPUs; docs/installing.md
-	@tools/build/installed_tree.py install "$(PREFIX)" $(WITH_PLUGIN)
+	@.venv/bin/python tools/build/installed_tree.py install "$(PREFIX)" $(WITH_PLUGIN)
 
 python: build ## `import darkroom` over the C++ code, in build/release/python; docs/python.md
 	@tools/build/build.sh release python
@@ -61,10 +61,10 @@ notebooks: python ## run notebooks/*.ipynb; with their pictures they are in buil
 	@.venv-notebooks/bin/python tools/notebooks/run_notebooks.py build/notebooks
 
 wheel: plugin python ## dist/darkroom-VERSION-*.whl for pip; CUDA=1: also for GPUs; docs/installing.md
-	@tools/build/installed_tree.py wheel dist $(WITH_PLUGIN)
+	@.venv/bin/python tools/build/installed_tree.py wheel dist $(WITH_PLUGIN)
 
 mutants: setup ## plant small faults and count how many the tests notice (an hour; goes on where it was cut)
-	@tools/check/mutants.py
+	@.venv/bin/python tools/check/mutants.py
 
 fuzz: setup ## libFuzzer on the readers of foreign bytes, a minute each (wants clang)
 	@tools/check/fuzz.sh
@@ -77,7 +77,7 @@ bench: build ## ours and the peers side by side
 	@benchmarks/bench.sh
 
 lint: setup ## formatting and structure checks
-	@tools/check/check_structure.py
+	@.venv/bin/python tools/check/check_structure.py
 	@tools/check/check_format.sh
 
 format: setup ## format all C++ sources

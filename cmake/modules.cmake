@@ -50,7 +50,7 @@ function(darkroom_unit_test module)
   if(DARKROOM_SANITIZE STREQUAL "thread")
     # Of the tests only those that start threads; what they include may change that.
     set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${sources})
-    execute_process(COMMAND python3 "${CMAKE_SOURCE_DIR}/tools/check/threaded_tests.py" ${module} OUTPUT_VARIABLE sources
+    execute_process(COMMAND "${DARKROOM_VENV}/bin/python" "${CMAKE_SOURCE_DIR}/tools/check/threaded_tests.py" ${module} OUTPUT_VARIABLE sources
                     OUTPUT_STRIP_TRAILING_WHITESPACE COMMAND_ERROR_IS_FATAL ANY)
     if(NOT sources)
       return()

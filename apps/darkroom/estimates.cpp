@@ -16,7 +16,8 @@ void add_estimate_flags(VerbDefinition& verb, bool& dry_run, EstimateFlags& flag
   verb.flag("--dry-run", value::toggle(dry_run),
             "plan only: items, bytes, hours, requests and prices of what is to do, with what they rest on; nothing is written");
   verb.flag("--catalogue", value::path(flags.catalogue, "FILE.toml", kCatalogueResource),
-            "rates, sizes and prices of your own for --dry-run, over those that are shipped");
+            "rates, sizes and prices of your own, over those that are shipped")
+      .only_with("--dry-run");
 }
 
 Status show_estimate(const char* verb, const EstimateFlags& flags, const StageSummary& summary, const MakeOutlook& make_outlook,

@@ -213,7 +213,8 @@ void add_network_flags(VerbDefinition& verb, DownloadFlags& flags) {
   verb.flag("--contact", value::text(flags.contact, "TEXT", "none"), "how to reach you, put into the User-Agent");
   verb.flag("--allow-private", value::texts(flags.allow_private, "CIDR[:PORT]"),
             "networks that are allowed although they are not public; none by default");
-  verb.flag("--allow-port", value::texts(flags.allow_ports, "PORT"), "ports that listed URLs may use instead of 80 and 443");
+  verb.flag("--allow-port", value::text_or_number(value::texts(flags.allow_ports, "PORT")),
+            "ports that listed URLs may use instead of 80 and 443");
   verb.flag("--max-park", value::seconds(flags.max_park_seconds).least(0).most(2592000),
             "how long a row may wait for its host (Retry-After, breaker) outside its own deadline");
 }

@@ -9,6 +9,7 @@
 #include <string>
 
 #include "darkroom/files/file_system.h"
+#include "darkroom/files/local_path.h"
 #include "darkroom/files/paths.h"
 #include "darkroom/image/probe.h"
 #include "darkroom/image/sandbox.h"

@@ -275,8 +275,10 @@ Result<int> run_serve(const ServeFlags& asked, VerbContext& context) {
   DARKROOM_ASSIGN_OR_RETURN(serving->observation, JobObservation::start(flags.observation, {.verb = "serve", .has_own_route = true}));
   MetricsRegistry& metrics = serving->observation->registry();
   const auto end = std::make_shared<ServeEnd>(context.stop);  // Shared with the engines, which may outlive this call.
-  ServedPainters& opener = serving->opener.emplace(flags.painter, flags.threads > 0 ? flags.threads : num_processors(),
-                                                   flags.batching.queue_cost, [end](const Status& reason) { end->lose_device(reason); });
+  PainterFlags painter = flags.painter;
+  painter.source.is_one_of_several = flags.models.size() > 1 || !flags.model_root.empty();
+  ServedPainters& opener = serving->opener.emplace(painter, flags.threads > 0 ? flags.threads : num_processors(), flags.batching.queue_cost,
+                                                   [end](const Status& reason) { end->lose_device(reason); });
   StepBatcherOptions batching = flags.batching;
   batching.queue_cost = std::max(batching.queue_cost, 1.0);  // Each model brings its own bound.
   StepBatcher& batcher = serving->batcher.emplace(batching, metrics);
@@ -397,7 +399,7 @@ void add_serve_verb(CommandLine& line) {
   verb.flag("--no-sandbox", value::toggle_off(flags->is_sandboxed),
             "decode pictures of requests in this process, where the kernel refuses the sandbox");
   add_metrics_flags(verb, flags->observation);
-  verb.flag("--run", value::uris(flags->runs, "FOLDER"),
+  verb.flag("--run", value::paths(flags->runs, "FOLDER"),
             "run folders of train whose curves and samples the page shows, also while they train");
   verb.flag("--dataset", value::uris(flags->datasets, "URI"),
             "datasets of images or latents, local or on a store, whose rows the page shows and searches");

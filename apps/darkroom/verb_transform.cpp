@@ -84,7 +84,7 @@ void add_transform_verb(CommandLine& line) {
   const auto flags = std::make_shared<TransformFlags>();  // Shared by the definitions and the action.
   TransformOptions& options = flags->options;
   VerbDefinition& verb = line.add_verb("transform", "pictures as the autoencoder sees them, in one safetensors file");
-  verb.positional("IMAGE", value::uris(flags->images, "IMAGE"),
+  verb.positional("IMAGE", value::paths(flags->images, "IMAGE"),
                   "JPEG, PNG or WebP files; each becomes a tensor [3, N, N] under its base name")
       .required();
   verb.flag("--resolution", value::count(options.resolution).least(1).unit("pixels"), "target square").required();

@@ -1,4 +1,5 @@
 #include "darkroom/feed/dataset_files.h"
+#include "darkroom/files/local_path.h"
 
 #include <algorithm>
 #include <set>

@@ -12,6 +12,7 @@
 #include "darkroom/feed/dataset_files.h"
 #include "darkroom/feed/stored_run.h"
 #include "darkroom/files/local_copy.h"
+#include "darkroom/files/local_path.h"
 #include "darkroom/files/paths.h"
 #include "darkroom/image/png.h"
 #include "darkroom/stores/input_listing.h"

@@ -7,6 +7,7 @@
 
 #include "cell_text.h"
 #include "darkroom/core/log.h"
+#include "darkroom/files/local_path.h"
 #include "darkroom/files/paths.h"
 #include "darkroom/nn/checkpoint_folder.h"
 #include "darkroom/show/run_report.h"

@@ -14,6 +14,7 @@
 #include "darkroom/core/nested_text.h"
 #include "darkroom/feed/stored_run.h"
 #include "darkroom/files/local_copy.h"
+#include "darkroom/files/local_path.h"
 #include "darkroom/files/paths.h"
 #include "darkroom/show/html_page.h"
 #include "darkroom/show/line_chart.h"

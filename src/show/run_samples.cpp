@@ -10,6 +10,7 @@
 
 #include "cell_text.h"
 #include "darkroom/core/nested_text.h"
+#include "darkroom/files/local_path.h"
 #include "darkroom/files/paths.h"
 #include "darkroom/show/html_page.h"
 #include "darkroom/stores/input_listing.h"

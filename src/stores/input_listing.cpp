@@ -1,4 +1,5 @@
 #include "darkroom/stores/input_listing.h"
+#include "darkroom/files/local_path.h"
 
 #include <fnmatch.h>
 

@@ -1,6 +1,7 @@
 #include <string>
 
 #include "darkroom/core/check.h"
+#include "darkroom/files/local_path.h"
 #include "darkroom/stores/stores.h"
 #include "darkroom/web/opt_out.h"
 #include "darkroom/web/path_rules.h"

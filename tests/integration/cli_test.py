@@ -32,6 +32,7 @@ TEMPLATES = {  # Good and bad values of each kind, for positional words, of whic
     "seconds": (["1s"], ["x"]), "minutes": (["1"], ["x"]), "text": (["words"], []), "path": (["some/path"], [""]), "folder": (["some/folder"], [""]),
     "uri": (["some/uri"], [""]), "size": (["64x64"], ["64"]), "device": (["cpu"], ["tpu"]), "number_and_path": ([["3", "x.png"]], [["x", "x.png"]]),
 }
+NUMBERS_WITHOUT_QUOTES = ("--metrics-port", "--price-per-hour", "--allow-port")  # In a configuration file, although they may be texts.
 # Ten faults of a file's first line, each found by another part of the parser.
 NO_TOML = ("a = = b\n", "a = b\n", "a\n", "[a\n", "a = 'b\n", "a = 1 b = 2\n", "a = 1; a = 2\n", "a = \"\\q\"\n", "a = 2024-13-01\n", "a = [1 2]\n")
 
@@ -69,6 +70,8 @@ def values_of(verb: str, flag: dict) -> tuple[list, list]:
         good, bad = flag["words"], ["no-such-choice"]
     else:
         good, bad = TEMPLATES[flag["kind"]]
+    if flag["kind"] in ("path", "folder"):
+        bad = [*bad, "s3://bucket/x", "https://host/x", "file://x"]
     words = lambda values: [value if isinstance(value, list) else [value] for value in values]
     return words(good), words(bad)
 
@@ -271,6 +274,8 @@ def every_flag_from_a_configuration_file() -> None:
                 for words in good:
                     cases.append((base + config(f"{key} = {toml_value(flag, words)}\n"), None))
                     cases.append((base + config("\n".join(f"[{table}]" if i == 0 else "" for i, table in enumerate([verb.replace(" ", ".")])) + f"\n{key} = {toml_value(flag, words)}\n"), None))
+                if name in NUMBERS_WITHOUT_QUOTES:
+                    cases.append((base + config(f"{key} = 8080\n"), None))
                 for words in bad:
                     cases.append((base + config(f"{key} = {toml_value(flag, words)}\n"), (key,)))
                 # A table under a verb's name holds that verb's settings, even where a flag has the same name (inspect --compare).
@@ -304,6 +309,11 @@ def values_come_from_flags_then_file_then_defaults() -> None:
         require("--limit 7 (command line)" in settings and not any(text.startswith("--limit 10") for text in settings), "settings", settings)
         require(answer["given"]["--limit"] == ["7"] and answer["given"]["OUTPUT_URI"] == ["out"], "given", answer["given"])
         require(f"--rows-per-file 30 ({path})" in settings and f"--max-bytes 64KiB ({path})" in settings, "settings", settings)
+
+
+def a_list_takes_all_words_where_positional_ones_are_not_wanted() -> None:
+    given = parse([["compare", "--output", "o", "--votes", "a", "b", "c"]])[0]["given"]
+    require(given == {"--output": ["o"], "--votes": ["a", "b", "c"]}, "given", given)
 
 
 def help_shows_every_flag_with_type_default_and_unit() -> None:
@@ -465,6 +475,7 @@ if __name__ == "__main__":
         verbs_get_suggestions,
         every_flag_from_a_configuration_file,
         values_come_from_flags_then_file_then_defaults,
+        a_list_takes_all_words_where_positional_ones_are_not_wanted,
         help_shows_every_flag_with_type_default_and_unit,
         examples_of_the_help_are_good_command_lines,
         programs_end_as_the_parser_said,

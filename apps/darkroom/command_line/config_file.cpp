@@ -43,21 +43,24 @@ std::string text_of(const toml::node& node) {
   return node.as_boolean()->get() ? "true" : "false";
 }
 
-bool is_numeric(const ValueDefinition& value) {
+bool takes_numbers(const ValueDefinition& value) {
   constexpr std::string_view kNumeric[] = {"integer", "number", "bytes", "seconds", "minutes", "percent"};
-  return std::find(std::begin(kNumeric), std::end(kNumeric), value.kind) != std::end(kNumeric);
+  return value.may_be_number || std::find(std::begin(kNumeric), std::end(kNumeric), value.kind) != std::end(kNumeric);
 }
 
 // What TOML type a value of this kind has, for messages.
 std::string_view wanted_type(const ValueDefinition& value) {
-  return value.max_values == 0 ? "true or false" : is_numeric(value) ? "a number, or a text with a unit" : "a text in quotes";
+  return value.max_values == 0  ? "true or false"
+         : value.may_be_number  ? "a number, or a text in quotes"
+         : takes_numbers(value) ? "a number, or a text with a unit"
+                                : "a text in quotes";
 }
 
 bool fits(const ValueDefinition& value, const toml::node& node) {
   if (value.max_values == 0) {
     return node.is_boolean();
   }
-  return node.is_string() || (is_numeric(value) && node.is_number());
+  return node.is_string() || (takes_numbers(value) && node.is_number());
 }
 
 /// Reads the keys of one table into `given`.

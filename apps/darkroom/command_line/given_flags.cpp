@@ -144,12 +144,15 @@ Result<Arguments> sort_arguments(const std::string& verb, const std::vector<cons
   parser.allow_extras();
   std::vector<std::pair<const FlagDefinition*, CLI::Option*>> options;
   std::vector<const CLI::Option*> positionals;
+  const auto is_given = [&](const std::string& name) {
+    return std::ranges::find(words.flags_and_positionals, name) != words.flags_and_positionals.end();
+  };
   for (const FlagDefinition* flag : flags) {
     if (!flag->is_positional) {
       options.emplace_back(flag, add_to_parser(parser, *flag));
     } else if (flag->value.max_values == 1) {
       // Required ones stop a list of values before them: `--metadata a b OUT`.
-      const bool is_needed = flag->is_required && positionals.size() >= words.behind_mark.size();
+      const bool is_needed = flag->is_required && !is_given(flag->unless) && positionals.size() >= words.behind_mark.size();
       positionals.push_back(parser.add_option(flag->name)->expected(1)->allow_extra_args(false)->required(is_needed));
     }
   }

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "darkroom/files/local_path.h"
 #include "nearest_name.h"
 
 namespace darkroom {
@@ -28,6 +29,19 @@ ValueDefinition one_text(std::string& target, std::string kind, std::string show
     *target = values.back();
     return Status::ok();
   };
+  return definition;
+}
+
+// Else an address would be the path of a folder "s3:".
+Status take_local(const std::string& value, std::string& target) {
+  DARKROOM_RETURN_IF_ERROR(check_path(value));
+  DARKROOM_ASSIGN_OR_RETURN(target, local_path(value));
+  return Status::ok();
+}
+
+ValueDefinition local(std::string& target, std::string kind, std::string shown, std::string default_text) {
+  ValueDefinition definition = one_text(target, std::move(kind), std::move(shown), std::move(default_text), check_path);
+  definition.take = [target = &target](const std::vector<std::string>& values) { return take_local(values.back(), *target); };
   return definition;
 }
 
@@ -127,13 +141,18 @@ ValueDefinition text(std::string& target, std::string shown, std::string empty_n
   return definition;
 }
 
+ValueDefinition text_or_number(ValueDefinition definition) {
+  definition.may_be_number = true;
+  return definition;
+}
+
 ValueDefinition free_text(std::string& target, std::string shown) { return one_text(target, "text", std::move(shown), "", accept); }
 
 ValueDefinition path(std::string& target, std::string shown, std::string default_text) {
-  return one_text(target, "path", std::move(shown), std::move(default_text), check_path);
+  return local(target, "path", std::move(shown), std::move(default_text));
 }
 ValueDefinition folder(std::string& target, std::string shown, std::string default_text) {
-  return one_text(target, "folder", std::move(shown), std::move(default_text), check_path);
+  return local(target, "folder", std::move(shown), std::move(default_text));
 }
 ValueDefinition uri(std::string& target, std::string shown, std::string default_text) {
   return one_text(target, "uri", std::move(shown), std::move(default_text), check_path);
@@ -144,6 +163,18 @@ ValueDefinition texts(std::vector<std::string>& target, std::string shown) {
 }
 ValueDefinition uris(std::vector<std::string>& target, std::string shown) {
   return many_texts(target, "uri", std::move(shown), check_path);
+}
+ValueDefinition paths(std::vector<std::string>& target, std::string shown) {
+  ValueDefinition definition = many_texts(target, "path", std::move(shown), check_path);
+  definition.take = [target = &target](const std::vector<std::string>& values) {
+    std::vector<std::string> paths(values.size());
+    for (size_t i = 0; i < values.size(); ++i) {
+      DARKROOM_RETURN_IF_ERROR(take_local(values[i], paths[i]));
+    }
+    *target = std::move(paths);
+    return Status::ok();
+  };
+  return definition;
 }
 ValueDefinition free_texts(std::vector<std::string>& target, std::string shown) {
   return many_texts(target, "text", std::move(shown), accept);
@@ -198,9 +229,7 @@ ValueDefinition number_and_path(int& number, std::string& path, std::string show
   definition.max_values = 2;
   definition.take = [number = &number, path = &path](const std::vector<std::string>& values) -> Status {
     DARKROOM_RETURN_IF_ERROR(ValueDefinition(count(*number).least(1).most(9999)).take({values.at(0)}));
-    DARKROOM_RETURN_IF_ERROR(check_path(values.at(1)));
-    *path = values.at(1);
-    return Status::ok();
+    return take_local(values.at(1), *path);
   };
   return definition;
 }

@@ -26,6 +26,7 @@ struct ValueDefinition {
   int min_values = 1;                   ///< Values after one mention of the flag; 0: a switch.
   int max_values = 1;
   bool is_repeatable = false;  ///< May be mentioned several times.
+  bool may_be_number = false;  ///< Of the kind text: a configuration file may hold a number.
   /// Reads the values of all mentions and keeps the result where the verb wants it. A failure's message goes on after the flag's
   /// name: "must be at least 1, got: 0".
   std::function<Status(const std::vector<std::string>&)> take = {};
@@ -191,16 +192,21 @@ ValueDefinition choice(std::string& target, std::vector<std::string> names, std:
 
 /// Any text that is not empty; `empty_name` says what the empty default stands for ("auto") and may be given for it.
 ValueDefinition text(std::string& target, std::string shown, std::string empty_name = {});
+/// A text that often is a number, so that a configuration file need not quote it.
+ValueDefinition text_or_number(ValueDefinition definition);
 /// Any text, the empty one too.
 ValueDefinition free_text(std::string& target, std::string shown);
-/// A path of the local file system or a URI; `kind` is path, folder or uri. `default_text` says what an empty default means.
+/// A path of the local file system, also as a file:// address: `kind` is path or folder. Other addresses are refused. `default_text` says
+/// what an empty default means.
 ValueDefinition path(std::string& target, std::string shown, std::string default_text = {});
 ValueDefinition folder(std::string& target, std::string shown, std::string default_text = {});
+/// The same or an address of a store, which is checked where it is opened; `kind` is uri.
 ValueDefinition uri(std::string& target, std::string shown, std::string default_text = {});
 
 /// Several values after one mention and several mentions. Each must not be empty.
 ValueDefinition texts(std::vector<std::string>& target, std::string shown);
 ValueDefinition uris(std::vector<std::string>& target, std::string shown);
+ValueDefinition paths(std::vector<std::string>& target, std::string shown);
 /// As texts, empty ones too.
 ValueDefinition free_texts(std::vector<std::string>& target, std::string shown);
 /// Several mentions with one value each.

@@ -9,6 +9,7 @@
 
 #include "darkroom/core/shown_uri.h"
 #include "darkroom/core/version.h"
+#include "darkroom/files/local_path.h"
 #include "darkroom/files/paths.h"
 #include "darkroom/stores/stores.h"
 #include "darkroom/web/fetch.h"
@@ -50,6 +51,15 @@ Finding failure(const std::string& uri, const Status& status) {
   }
 }
 
+// Of what is above a path that is not there: jobs make the folders between.
+std::string nearest_ancestor(const std::string& path) {
+  std::string ancestor = parent_folder(path);
+  while (access(ancestor.c_str(), F_OK) != 0 && ancestor != parent_folder(ancestor)) {
+    ancestor = parent_folder(ancestor);
+  }
+  return ancestor;
+}
+
 Finding examine_local(const std::string& uri) {
   const auto path = local_path(uri);
   if (!path.is_ok()) {
@@ -65,11 +75,12 @@ Finding examine_local(const std::string& uri) {
     return is_readable ? good(uri, is_writable ? "can be read and written" : "can be read, not written")
                        : problem(uri, "cannot be read", "change its permissions");
   }
-  const std::string parent = parent_folder(*path).empty() ? "." : parent_folder(*path);
-  if (access(parent.c_str(), W_OK) == 0) {
+  const std::string ancestor = nearest_ancestor(*path);
+  if (access(join_path(ancestor, ".").c_str(), W_OK | X_OK) == 0) {
     return good(uri, "is not there yet, and can be made");
   }
-  return problem(uri, "is not there, and cannot be made", "make its folder, or change the permissions of that");
+  return problem(uri, fmt::format("is not there, and cannot be made below {}", ancestor),
+                 "change the permissions of that, or name another path");
 }
 
 /// Through the one door that download uses, with its address policy.

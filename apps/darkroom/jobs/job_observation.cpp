@@ -16,6 +16,7 @@
 #include "darkroom/core/process_metrics.h"
 #include "darkroom/core/version.h"
 #include "darkroom/files/file_system.h"
+#include "darkroom/files/local_path.h"
 #include "darkroom/files/paths.h"
 #include "darkroom/stores/stores.h"
 #include "estimates.h"
@@ -51,7 +52,7 @@ Result<SocketAddress> address_of_rank(const std::string& text, int64_t local_ran
 }
 
 ValueDefinition metrics_address(std::string& address) {
-  ValueDefinition definition{.kind = "text", .shown = "[ADDRESS:]PORT", .default_text = "none"};
+  ValueDefinition definition{.kind = "text", .shown = "[ADDRESS:]PORT", .default_text = "none", .may_be_number = true};
   definition.take = [address = &address](const std::vector<std::string>& values) -> Status {
     DARKROOM_RETURN_IF_ERROR(parse_metrics_address(values.back()).status());
     *address = values.back();
@@ -76,7 +77,7 @@ void add_metrics_flags(VerbDefinition& verb, ObservationFlags& flags) {
   verb.flag("--metrics-port", metrics_address(flags.metrics_address),
             "serve the job's numbers as Prometheus text at http://127.0.0.1:PORT/metrics, or at another address of this machine");
   verb.flag(
-      "--price-per-hour", value::text(flags.price, "DOLLARS|MACHINE[:PURCHASE][*SHARE]", "none"),
+      "--price-per-hour", value::text_or_number(value::text(flags.price, "DOLLARS|MACHINE[:PURCHASE][*SHARE]", "none")),
       "what this machine costs, for the cost so far among the numbers and in the summary: dollars, or a machine of the price "
       "catalogue, such as p4de.24xlarge:spot (on_demand unless it says more); *0.25 behind it: a quarter of the machine is this job's");
 }

@@ -47,14 +47,16 @@ Result<FoundModel> find_checkpoint(const ModelSource& source) {
   return found;
 }
 
-Status choose_prediction_type(const std::string& type, nlohmann::json& scheduler) {
-  if (type.empty()) {
+Status choose_prediction_type(const ModelSource& source, nlohmann::json& scheduler) {
+  const std::string& type = source.prediction_type;
+  const bool says_its_own = scheduler.is_object() && !scheduler.empty();
+  if (type.empty() || (source.is_one_of_several && says_its_own)) {
     return Status::ok();
   }
   if (type != "epsilon" && type != "v_prediction") {
     return Status::invalid_argument("--prediction-type must be epsilon or v_prediction, got:", type);
   }
-  if (!scheduler.is_object() || scheduler.empty()) {
+  if (!says_its_own) {
     DARKROOM_ASSIGN_OR_RETURN(const ModelPreset preset, find_preset(type == "epsilon" ? "sd2-base" : "sd2-768"));
     scheduler = preset.scheduler;
   }
@@ -118,12 +120,12 @@ Result<FoundModel> find_model(const ModelSource& source) {
   FoundModel found;
   if (is_checkpoint) {
     DARKROOM_ASSIGN_OR_RETURN(found, find_checkpoint(source));
-  } else if (!source.frozen.empty()) {
+  } else if (!source.frozen.empty() && !source.is_one_of_several) {
     return Status::invalid_argument("--frozen belongs to a checkpoint, but the model is a folder or file:", source.model);
   } else {
     DARKROOM_ASSIGN_OR_RETURN(found, find_usable_folder(source.model, source));
   }
-  DARKROOM_RETURN_IF_ERROR(choose_prediction_type(source.prediction_type, found.parts.scheduler));
+  DARKROOM_RETURN_IF_ERROR(choose_prediction_type(source, found.parts.scheduler));
   return found;
 }
 

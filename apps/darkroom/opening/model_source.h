@@ -24,6 +24,8 @@ struct ModelSource {
   std::string shipped_tokenizer;
   /// The checkpoint is a copy of its record and the weights that are used (remote_models.h); else every file of it is checked.
   bool has_used_part_only = false;
+  /// `frozen` and `prediction_type` were given for several models: each takes what it is in want of, and leaves the rest.
+  bool is_one_of_several = false;
 };
 
 /// What --prediction-type takes, and ModelSource's value for each.

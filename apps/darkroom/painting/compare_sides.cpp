@@ -57,12 +57,12 @@ Result<std::string> model_identity(const PainterSource& source, const std::stop_
 
 Result<OpenedSide> open_side(StoreSet& stores, const std::string& model, PainterSource source, const std::stop_token& stop) {
   source.model = model;
+  source.is_one_of_several = true;
   OpenedSide opened;
   opened.side.model = replace_invalid_utf8(recorded_uri(model)).first;
   DARKROOM_ASSIGN_OR_RETURN(opened.copies, fetch_source(stores, source, stop));
   DARKROOM_ASSIGN_OR_RETURN(const bool is_checkpoint, is_local_checkpoint(source.model));
   if (!is_checkpoint) {
-    source.frozen.clear();
     source.weights = "ema";
   }
   opened.side.weights = source.weights;

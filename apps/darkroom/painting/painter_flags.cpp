@@ -40,7 +40,7 @@ void add_source_flags(VerbDefinition& verb, PainterFlags& flags) {
   verb.flag("--tokenizer-dialect", value::choice(flags.source.tokenizer_dialect, dialects),
             "cleaning and padding; auto: the checkpoint's, else hf");
   verb.flag("--prediction-type", value::choice(flags.source.prediction_type, prediction_choices()),
-            "what the U-Net predicts; a single file of version 2 does not say it");
+            "what the U-Net predicts; a single file of version 2 does not say it. Given for several models, it is for those that do not");
 }
 
 void add_place_flags(VerbDefinition& verb, PainterFlags& flags) {

@@ -13,6 +13,7 @@
 #include "darkroom/core/version.h"
 #include "darkroom/diffusion/sampler.h"
 #include "darkroom/feed/dataset_files.h"
+#include "darkroom/files/local_path.h"
 #include "darkroom/files/paths.h"
 #include "darkroom/prompts/picture_folder.h"
 #include "opening/open_picture_model.h"

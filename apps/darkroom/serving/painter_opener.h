@@ -17,7 +17,7 @@ namespace darkroom {
 /// Loads models as the server's shelf asks it, each the way in which `darkroom sample` would.
 class ServedPainters final : public ModelOpener {
  public:
-  /// `queue_cost`: of every model's orders; 0: 32 pictures of its own size. Flags that belong to one kind of model go for all.
+  /// `queue_cost`: of every model's orders; 0: 32 pictures of its own size.
   /// `lost`: PainterEngine's.
   ServedPainters(PainterFlags flags, int threads, double queue_cost, DeviceLost lost = {});
 

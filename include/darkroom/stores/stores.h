@@ -27,10 +27,6 @@ struct InputObject {
   int64_t size_bytes = 0;
 };
 
-/// The path of a local address: a plain path, or what follows file:// (with %XX decoded).
-/// Errors: kInvalidArgument for every other scheme, and for a malformed address.
-Result<std::string> local_path(const std::string& uri);
-
 /// The S3 store of addresses that end with ?SETTINGS: endpoint_override=HOST[:PORT], region=, scheme=, profile=, anonymous=true,
 /// timeout=20s, tries=4, with "&" between them. Where these are silent: AWS_ENDPOINT_URL_S3, else AWS_ENDPOINT_URL; AWS_REGION, else
 /// AWS_DEFAULT_REGION; AWS_MAX_ATTEMPTS. Errors: kInvalidArgument (no such setting), those of make_s3_store.

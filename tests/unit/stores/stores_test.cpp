@@ -1,4 +1,5 @@
 #include "darkroom/stores/stores.h"
+#include "darkroom/files/local_path.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -175,7 +175,6 @@ RENAMED = {
         "--num-gpus-per-worker": "--num-gpus-per-task",
         "--train-data-uri": "--data",
         "--validation-data-uri": "--validation",
-        "--num-data-loading-workers": "--num-readers",
         "--batch-size-per-worker": "--micro-batch",
         "--resume-from-checkpoint": "--init-from",
         "--restore-from-uri": "--resume",
@@ -189,7 +188,7 @@ RENAMED = {
     "sample": {},
     "serve": {},
 }
-RENAMED["online"] = {name: ours for name, ours in RENAMED["train"].items() if name not in ("--train-data-uri", "--num-data-loading-workers")}
+RENAMED["online"] = {name: ours for name, ours in RENAMED["train"].items() if name != "--train-data-uri"}
 RENAMED["online"] |= {"--train-data-uri": "--raw-data", "--raw-data-uri": "--raw-data"}
 
 # For a field of the recipe.
@@ -240,7 +239,7 @@ REFUSALS = {
     "--data": "online training reads pictures: name them with --raw-data URI, or run `darkroom-ray train --data`",
     "--encoders": "the encoders are Ray's: ask for them with --num-encoders N",
     "--limit": "training takes the whole dataset: leave --limit out",
-    "--num-data-loading-workers": "encoders load the data: ask for them with --num-encoders N",
+    "--num-data-loading-workers": "ranks read ahead by themselves, and of raw images encoders do it, --num-encoders N: leave --num-data-loading-workers out",
     "--experiment-name": "name the run folder: --output URI",
 }
 REFUSED_IN = {
@@ -249,7 +248,7 @@ REFUSED_IN = {
     "--encoders": RUNS,
     "--launcher": SEARCH,
     "--limit": ("online",),
-    "--num-data-loading-workers": ("online",),
+    "--num-data-loading-workers": RUNS,
     "--shard": JOBS,
     "--items": JOBS,
     "--retry-failed": ("download",),

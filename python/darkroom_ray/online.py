@@ -80,12 +80,18 @@ def traced_beside(given: dict[str, list[str]]) -> list[str]:
     return ["--trace-file", own_trace(given["--trace-file"][0])] if "--trace-file" in given else []
 
 
+def no_sandbox(given: dict[str, list[str]]) -> list[str]:
+    """What decodes pictures does so where the command line wants it."""
+    return ["--no-sandbox"] if is_set(given, "--no-sandbox") else []
+
+
 def encoder_words(request: Request, given: dict[str, list[str]], address: str) -> list[str]:
     """The command line of an encoder on the node with this address: what it encodes is what the trainer says."""
     words = ["encoder", "--recipe", given["RECIPE.toml"][0]]
     for name in SHARED_FLAGS:
         for value in given.get(name, []):
             words += [name, value]
+    words += no_sandbox(given)
     most = max(64, 2 * request.num_workers)  # Ranks of an attempt that has ended may still be counted.
     return [*words, "--listen", place_to_listen(address), "--max-trainers", str(most), *request.encoders.arguments, *traced_beside(given)]
 
@@ -96,7 +102,7 @@ def transformer_words(request: Request, given: dict[str, list[str]], address: st
     for name in PICTURE_FLAGS:
         for value in given.get(name, []):
             words += [name, value] if value else [name]
-    words += ["--no-sandbox"] if is_set(given, "--no-sandbox") else []
+    words += no_sandbox(given)
     return [*words, "--listen", place_to_listen(address), *request.transformers.arguments]
 
 

@@ -11,6 +11,7 @@ import tomllib
 from darkroom_ray.cluster import connected
 from darkroom_ray.flags import RUNS, VERBS, Refused, read_request
 from darkroom_ray.item_job import JobFailed, check_summary_place, write_summary
+from darkroom_ray.places import inside
 from darkroom_ray.program import EXIT_USAGE, read_arguments
 from darkroom_ray.progress import say
 from darkroom_ray.request import Request, without_secrets
@@ -99,7 +100,7 @@ def fill(stage: Stage, recipe: Recipe, done: dict[str, dict], path: str) -> list
 def facts_of(given: dict[str, list[str]], summary: dict) -> dict:
     """What later stages may ask of a stage that is done."""
     steps = summary.get("train", {}).get("steps")
-    return {"checkpoint": f"{given['--output'][0].rstrip('/')}/checkpoints/step-{steps:08d}"} if steps is not None else {}
+    return {"checkpoint": inside(given["--output"][0], f"checkpoints/step-{steps:08d}")} if steps is not None else {}
 
 
 def cost_of(stages: list[dict]) -> dict:

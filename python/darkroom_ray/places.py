@@ -39,12 +39,23 @@ def folder_of_pattern(word: str) -> str:
     return os.path.dirname(PATTERN.split(word)[0]) or "."
 
 
+def split_settings(place: str) -> tuple[str, str]:
+    """A place without the settings of its store, and these with their ?."""
+    settings = found[0] if place.startswith(STORES) and (found := SETTINGS.search(place)) else ""
+    return place.removesuffix(settings), settings
+
+
+def inside(folder: str, name: str) -> str:
+    """The place of what lies in a folder; on a store with the folder's settings."""
+    place, settings = split_settings(folder)
+    return f"{place.rstrip('/')}/{name}{settings}"
+
+
 def store_places(given: dict[str, list[str]], names: tuple[str, ...]) -> list[str]:
     """Those of the places that lie on a store; of a pattern its folder."""
     places = []
     for uri in (uri for name in names for uri in given.get(name, []) if uri.startswith(STORES)):
-        settings = found[0] if (found := SETTINGS.search(uri)) else ""
-        place = uri.removesuffix(settings)
+        place, settings = split_settings(uri)
         places.append((folder_of_pattern(place) if PATTERN.search(place) else place) + settings)
     return places
 

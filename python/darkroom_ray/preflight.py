@@ -9,11 +9,14 @@ import math
 from collections.abc import Iterator
 
 from darkroom_ray.flags import REFUSALS, RUNS, is_refused
+from darkroom_ray.places import split_settings
 from darkroom_ray.request import MARKET_LABEL, Placement, Request
 
 ACCELERATOR_PREFIX = "accelerator_type:"
 # Ray gives work that asks for no type to nodes with GPUs last, and offers these labels and resources by itself.
 OWN_RESOURCES = ("CPU", "GPU", "memory", "object_store_memory")
+# Of an s3:// address, those of ours that pyarrow's reader of addresses knows.
+SETTINGS_OF_RAY = ("region", "scheme", "endpoint_override")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -87,6 +90,16 @@ def check_amounts(request: Request, given: dict[str, list[str]], num_groups: int
         if name in given and is_refused(request.verb, name):  # In a file of settings; flags.py refuses it on the command line.
             yield f"{name} in --config: {REFUSALS[name]}"
     yield from check_ranks(request, num_groups)
+
+
+def check_storage(request: Request, given: dict[str, list[str]]) -> Iterator[str]:
+    """Of a run: whether Ray can read the address of its own records. It would say no only when the ranks begin."""
+    address = request.storage or given.get("--output", [""])[0]
+    names = [setting.partition("=")[0] for setting in filter(None, split_settings(address)[1].removeprefix("?").split("&"))]
+    unknown = [name for name in names if name not in SETTINGS_OF_RAY]
+    if address.startswith("s3://") and unknown:
+        yield (f"Ray keeps records of its own with the run, and knows no setting {', '.join(unknown)} of an s3:// address: name --storage-path URI, "
+               f"a folder that all nodes see or an address with no settings but {', '.join(SETTINGS_OF_RAY)}")
 
 
 def check_ranks(request: Request, num_groups: int | None) -> Iterator[str]:

@@ -19,8 +19,8 @@ from darkroom_ray.flags import RUNS, Refused
 from darkroom_ray.item_job import cause_of, first_line
 from darkroom_ray.nodes import nodes_of, staying_nodes, with_coming
 from darkroom_ray.places import Places, places_of
-from darkroom_ray.preflight import Node, SeenPath, candidates, check_amounts, check_probes, check_resources, listed
-from darkroom_ray.program import NO_GPU, find_program, program_version
+from darkroom_ray.preflight import Node, SeenPath, candidates, check_amounts, check_probes, check_resources, check_storage, listed
+from darkroom_ray.program import NO_GPU, find_program, is_set, program_version
 from darkroom_ray.progress import say
 from darkroom_ray.request import Request, without_secrets
 
@@ -271,7 +271,8 @@ def refuse(problems: list[str]) -> None:
 def problems_of_room(request: Request, given: dict[str, list[str]], nodes: list[Node]) -> list[str]:
     groups = gradient_groups(given) if request.verb in RUNS else None
     missing = check_resources(with_coming(request, nodes), request)
-    return [*check_amounts(request, given, groups), *missing, *([HEAD_IS_SILENT] if missing and request.is_head_silent else [])]
+    has_records = request.verb in RUNS and not is_set(given, "--dry-run")
+    return [*check_amounts(request, given, groups), *(check_storage(request, given) if has_records else ()), *missing, *([HEAD_IS_SILENT] if missing and request.is_head_silent else [])]
 
 
 def check_room(ray, request: Request, given: dict[str, list[str]]) -> None:

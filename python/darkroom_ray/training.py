@@ -10,6 +10,7 @@ from darkroom_ray.cluster import actor_here
 from darkroom_ray.item_job import JobFailed, cause_of
 from darkroom_ray.items import pause_after
 from darkroom_ray.measured import restart_counter
+from darkroom_ray.places import inside
 from darkroom_ray.program import run_to_summary
 from darkroom_ray.program_log import local_storage
 from darkroom_ray.progress import Progress
@@ -26,7 +27,7 @@ ALONE_SECONDS = 60.0  # Without a rank at work after a stop: there is none that 
 def storage_of(request: Request, given: dict[str, list[str]]) -> str:
     """Where Ray Train keeps its own records: beside the run's."""
     output = given["--output"][0]
-    return local_storage(request, output) or request.storage or f"{output.rstrip('/')}/_ray"
+    return local_storage(request, output) or request.storage or inside(output, "_ray")
 
 
 def make_trainer(request: Request, given: dict[str, list[str]], notes, encoders=None):

@@ -68,6 +68,9 @@ def an_encoder_encodes_what_the_trainer_says() -> None:
     words = online.encoder_words(the_request("--encoder-batch-size", "8", "--encoder-device", "cpu"), given, "10.0.0.7")
     want = ["encoder", "--recipe", "r.toml", "--raw-data", "images", "--set", "data.resolution=64", "--set", "optimizer.lr=1", "--listen", "10.0.0.7:0", "--max-trainers", "64", "--batch-size", "8", "--device", "cpu"]
     require(words == want, "words", words)
+    for value, has in (([""], True), (["true"], True), (["false"], False)):
+        words = online.encoder_words(the_request(), {**given, "--no-sandbox": value}, "10.0.0.7")
+        require(("--no-sandbox" in words) == has, "where the kernel refuses the sandbox", value, words)
     require("[fd00::7]:0" in online.encoder_words(the_request(), given, "fd00::7"), "an address of version 6")
     traced = online.encoder_words(the_request(), {**given, "--trace-file": ["t/spans.jsonl"]}, "10.0.0.7")
     require(traced[-2] == "--trace-file" and re.fullmatch(r"t/spans-[^/]+-[0-9a-f]{8}\.jsonl", traced[-1]) is not None, "spans beside the ranks'", traced)

@@ -42,6 +42,8 @@ def a_pipeline_fills_in_values_and_checkpoints() -> None:
     facts = pipeline.facts_of({"--output": ["/data/run/"]}, {"train": {"steps": 12}})
     words = pipeline.fill(recipe.stages[2], recipe, {"run-256": facts}, "p.toml")
     require(words[1] == "/data/run/checkpoints/step-00000012", "a checkpoint", words)
+    facts = pipeline.facts_of({"--output": ["s3://b/run?region=r"]}, {"train": {"steps": 12}})
+    require(facts == {"checkpoint": "s3://b/run/checkpoints/step-00000012?region=r"}, "a checkpoint on a store with settings", facts)
 
 
 def wrong_pipelines_are_refused_with_their_place() -> None:

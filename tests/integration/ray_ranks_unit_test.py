@@ -386,6 +386,7 @@ def a_rank_says_all_to_its_log_and_its_metrics_to_ray() -> None:
     require(program_log.log_folder(Request("train", (), folder="/here"), "run") == "/here/run/_ray/logs", "beside the run")
     require(program_log.log_folder(Request("train", (), storage="/records"), "s3://b/run") == "/records/logs", "where --storage-path says")
     require(training.storage_of(Request("train", ()), {"--output": ["s3://b/run/"]}) == "s3://b/run/_ray", "on a store")
+    require(training.storage_of(Request("train", ()), {"--output": ["s3://b/run?region=r"]}) == "s3://b/run/_ray?region=r", "on a store, with settings")
 
 
 def a_claim_that_may_be_a_dead_ranks_is_waited_for_once() -> None:

@@ -19,6 +19,7 @@ import subprocess
 import sys
 import threading
 import time
+import tomllib
 import types
 import unittest.mock
 from collections.abc import Callable
@@ -76,7 +77,7 @@ REFERENCE_LINES = (
     ("process", "raw --num-encoders 2 -- --odd --num-encoders", ["raw", "--", "--odd", "--num-encoders"], {"num_workers": 2}),
     ("train", "r.toml --seed 7 --lr 1e-4 --weight-decay 0.01 --num-warmup-steps 10 --max-steps 20", ["r.toml", "--set", "runtime.seed=7", "--set", "optimizer.lr=1e-4", "--set", "optimizer.weight_decay=0.01", "--set", "schedule.warmup_steps=10", "--max-steps", "20"], {}),
     ("train", "r.toml --checkpoint-every-n-steps 50 --val-check-interval 100 --batch-size-per-worker 4 --global_batch_size 2048", ["r.toml", "--set", "checkpoint.every_steps=50", "--set", "validation.every_steps=100", "--micro-batch", "4", "--set", "batch.global=2048"], {}),
-    ("train", "r.toml --resume-from-checkpoint c --num-data-loading-workers 2 --resolution 256 --no-fsdp", ["r.toml", "--init-from", "c", "--num-readers", "2", "--set", "data.resolution=256"], {}),
+    ("train", "r.toml --resume-from-checkpoint c --resolution 256 --no-fsdp", ["r.toml", "--init-from", "c", "--set", "data.resolution=256"], {}),
 )
 
 
@@ -104,6 +105,7 @@ WRONG_LINES = (
     ("train", "r --nproc 2", "--num-training-workers"),
     ("train", "r --raw-data images", "darkroom-ray online"),
     ("train", "r --fsdp", "ZeRO-1"),
+    ("train", "r --num-data-loading-workers 2", "leave --num-data-loading-workers out"),
     ("train", "r --use_xformers", "needs no package"),
     ("train", "r --accumulate-grad-batches 4", "--global-batch"),
     ("train", "r --min-training-workers 3 --num-training-workers 2", "more than --num-training-workers 2"),
@@ -127,6 +129,16 @@ def wrong_command_lines_are_refused_with_advice() -> None:
     for verb, line, words in WRONG_LINES:
         said = refusal_of(read_request, verb, line.split(), "/")
         require(words in said, "the refusal says something else", line, said)
+
+
+def names_of_the_reference_scripts_stand_for_what_the_program_takes() -> None:
+    """By the contract that cli_test.py holds the program against."""
+    contract = tomllib.loads((ROOT / "tests/integration/cli_contract.toml").read_text(encoding="utf-8"))
+    for verb, names in flags.RENAMED.items():
+        own = contract["train" if verb == "online" else verb]["flags"] + contract["shared"]["flags"]
+        taken = {flag["name"] for flag in own if not flag.get("later")}
+        for name, ours in names.items():
+            require(ours in taken or ours in flags.flags_of(verb), f"{verb} takes no", ours, "for", name)
 
 
 def every_flag_of_the_cluster_is_in_the_help() -> None:
@@ -473,6 +485,27 @@ def places_on_stores_are_found() -> None:
     found = places.places_of(asked("download"), given)
     require(found.read_stores == ["hf://datasets/x?config=en&split=train", "s3://b/in?region=r", "s3://b/in"], "inputs", found)
     require(found.written_stores == ["s3://b/out?endpoint=http://h:1"] and found.read == ["a.parquet"] and found.written == [], "the others", found)
+
+
+def what_lies_in_a_folder_on_a_store_has_its_settings() -> None:
+    for folder, want in (("s3://b/run", "s3://b/run/x/y"), ("s3://b/run/?region=r&tries=2", "s3://b/run/x/y?region=r&tries=2"), ("s3://b/what?/run?region=r", "s3://b/what?/run/x/y?region=r"),
+                         ("s3://b?endpoint_override=http://h:1/", "s3://b/x/y?endpoint_override=http://h:1/"), ("/data/a?b=c/", "/data/a?b=c/x/y"), ("run", "run/x/y"), ("/", "/x/y")):
+        require(places.inside(folder, "x/y") == want, "in", folder, places.inside(folder, "x/y"))
+
+
+def settings_that_ray_does_not_know_are_refused_before_the_start() -> None:
+    def said(output: str, verb: str = "train", storage: str = "", **given) -> list[str]:
+        request = dataclasses.replace(asked(verb), storage=storage)
+        return [problem for problem in probe.problems_of_room(request, {"--output": [output], **given}, CLUSTER) if "--storage-path" in problem]
+
+    for setting in ("profile=p", "timeout=20s", "tries=2", "anonymous=true", "force_virtual_addressing=true"):
+        for verb in ("train", "online"):
+            found = said(f"s3://b/run?region=r&{setting}", verb)
+            require(len(found) == 1 and setting.split("=")[0] in found[0] and "name --storage-path" in found[0], "a setting that Ray does not know", setting, found)
+    require(len(said("run", storage="s3://b/records?tries=2")) == 1, "of --storage-path itself")
+    require(not said("s3://b/run?tries=2", storage="/shared/records"), "records elsewhere")
+    require(not said("s3://b/run?region=r&endpoint_override=h:1&scheme=http") and not said("s3://b/run") and not said("/a?tries=2"), "what Ray knows")
+    require(not said("s3://b/out?tries=2", "process") and not said("s3://b/run?tries=2", **{"--dry-run": [""]}), "no run")
 
 
 # Of the program: what it says of a place, by its name.
@@ -1292,6 +1325,7 @@ if __name__ == "__main__":
             ranks_take_nodes_of_any_market_that_is_asked_for,
             names_of_the_reference_scripts_are_understood,
             wrong_command_lines_are_refused_with_advice,
+            names_of_the_reference_scripts_stand_for_what_the_program_takes,
             every_flag_of_the_cluster_is_in_the_help,
             sizes_are_read_as_the_program_reads_them,
             wrong_requests_are_refused_with_advice,
@@ -1311,6 +1345,8 @@ if __name__ == "__main__":
             a_stop_while_ray_starts_leaves_nothing,
             other_versions_than_those_of_the_command_are_refused,
             places_on_stores_are_found,
+            what_lies_in_a_folder_on_a_store_has_its_settings,
+            settings_that_ray_does_not_know_are_refused_before_the_start,
             a_node_looks_at_stores_through_its_program,
             nodes_that_leave_while_they_are_looked_at_refuse_nothing,
             a_stop_ends_the_wait_for_silent_nodes,

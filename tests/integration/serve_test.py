@@ -659,7 +659,8 @@ def several_models_paint_what_each_does_alone_and_take_turns_in_memory() -> None
     want = {"tiny": sampled(fields), "second": sampled(fields, other_model())}
     require(not np.array_equal(want["tiny"], want["second"]), "two models paint the same")
     room = model_bytes(model()) * 3 // 2
-    with Server([model(), f"second={other_model()}"], "--memory", room, "--deadline", 3600) as server:
+    not_theirs = ("--prediction-type", "epsilon", "--frozen", model())  # They say v_prediction, and are no checkpoints.
+    with Server([model(), f"second={other_model()}"], "--memory", room, "--deadline", 3600, *not_theirs) as server:
         require([one["id"] for one in json.loads(server.ask("GET", "/v1/models")[2])["data"]] == ["tiny", "second"], "models")
         require(np.array_equal(server.paint(fields), want["tiny"]), "the first is what requests get that name none")
         for name in ("second", "tiny", "second"):

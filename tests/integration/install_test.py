@@ -4,6 +4,7 @@
 import json
 import os
 import pathlib
+import re
 import subprocess
 import sys
 import zipfile
@@ -123,6 +124,13 @@ def the_cluster_command_is_there(packages: pathlib.Path, folder: pathlib.Path) -
     require(refused.returncode == 2 and "pip install 'darkroom[ray]'" in refused.stderr, "what to install", refused)
 
 
+def its_name_says_which_c_library_it_asks_for(name: str, packages: pathlib.Path, folder: pathlib.Path) -> None:
+    """So that pip takes it on every machine that can run it, whatever it was built on, and on no other."""
+    binaries = [path for path in packages.rglob("*") if path.is_file() and path.open("rb").read(4) == b"\x7fELF"]
+    asked = {tuple(map(int, version)) for path in binaries for version in re.findall(r"GLIBC_(\d+)\.(\d+)", run("readelf", "-V", path, cwd=folder))}
+    require(len(binaries) > 3 and "manylinux_{}_{}_x86_64.whl".format(*max(asked)) in name, "name", name, max(asked))
+
+
 def the_wheel_imports_where_its_name_says() -> None:
     with temporary_folder() as folder:
         lay_out("wheel", folder / "dist")
@@ -132,6 +140,8 @@ def the_wheel_imports_where_its_name_says() -> None:
         packages = folder / "environment/site-packages"
         with zipfile.ZipFile(path) as wheel:
             wheel.extractall(packages)
+        its_name_says_which_c_library_it_asks_for(path.name, packages, folder)
+        with zipfile.ZipFile(path) as wheel:
             listed = wheel.read(next(name for name in wheel.namelist() if name.endswith(".dist-info/WHEEL"))).decode()
         require({f"{python}-{abi}" for python in (own, "py3") for abi in (own, "none")}
                 == {line.removeprefix("Tag: ").rsplit("-", 1)[0] for line in listed.splitlines() if line.startswith("Tag: ")}, "tags", listed)

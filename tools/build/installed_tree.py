@@ -29,7 +29,7 @@ import sys
 import tempfile
 import zipfile
 
-from shared_libraries import NEVER_COPIED, all_libraries, needed_by, set_rpath
+from shared_libraries import NEVER_COPIED, all_libraries, needed_by, newest_versions, set_rpath
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 PROGRAM = ROOT / "build/release/darkroom"
@@ -262,9 +262,14 @@ def metadata() -> str:
     return "\n".join(fields) + "\n\n" + (ROOT / "README.md").read_text(encoding="utf-8")
 
 
-def platform_tag() -> str:
-    """manylinux of the C library that the program was linked with: older ones may lack what it asks for."""
-    libc = subprocess.run(["getconf", "GNU_LIBC_VERSION"], capture_output=True, text=True, check=True).stdout.split()[1]
+def is_binary(file: pathlib.Path) -> bool:
+    with file.open("rb") as opened:
+        return opened.read(4) == b"\x7fELF"
+
+
+def platform_tag(files: list[pathlib.Path]) -> str:
+    """manylinux of the oldest C library that has all that these files ask for, which may be older than that of this machine."""
+    libc = newest_versions([file for file in files if is_binary(file)])["GLIBC"]
     return f"manylinux_{libc.replace('.', '_')}_x86_64"
 
 
@@ -329,13 +334,13 @@ def wheel(folder: pathlib.Path, plugin: pathlib.Path | None) -> None:
     lay_out_wheel(staging / "darkroom", extension, plugin)
     folder.mkdir(parents=True, exist_ok=True)
     pythons, abis = tags(extension)
-    platform = platform_tag()
+    files = [file for file in sorted(staging.rglob("*")) if file.is_file()]
+    platform = platform_tag(files)
     info = f"darkroom-{version()}.dist-info"
     path = folder / f"darkroom-{version()}-{pythons}-{abis}-{platform}.whl"
     archive = WheelFile(path, info)
-    for file in sorted(staging.rglob("*")):
-        if file.is_file():
-            archive.add(str(file.relative_to(staging)), file.read_bytes(), 0o755 if file.stat().st_mode & 0o100 else 0o644)
+    for file in files:
+        archive.add(str(file.relative_to(staging)), file.read_bytes(), 0o755 if file.stat().st_mode & 0o100 else 0o644)
     archive.add(f"{info}/METADATA", metadata().encode())
     lines = ["Wheel-Version: 1.0", "Generator: darkroom", "Root-Is-Purelib: false",
              *(f"Tag: {python}-{abi}-{platform}" for python in pythons.split(".") for abi in abis.split("."))]

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Checks that the tree keeps its structure: modules and their order, who shows which third-party header, file names, wrapped prose,
-messages and files that a page names, the origin of tables, the lines of faults that the tests may miss.
+messages and files that a page names, its commands, the origin of tables, the lines of faults that the tests may miss.
 
 usage: check_structure.py [BUILD_FOLDER]
 With a configured build folder it checks, instead, that every *_test.cpp is compiled. Prints each finding and exits 1 when there is one.
@@ -24,6 +24,7 @@ LIBRARIES = {
     "nlohmann": "nlohmann-json", "arrow": "Apache Arrow", "parquet": "Parquet", "curl": "libcurl", "ares.h": "c-ares", "idn2.h": "libidn2", "xxhash.h": "xxHash",
     "jpeglib.h": "libjpeg-turbo", "png.h": "libpng", "webp": "libwebp", "hwy": "Highway", "boost": "Boost", "openssl": "OpenSSL", "torch": "PyTorch",
     "ATen": "PyTorch", "c10": "PyTorch", "gloo": "Gloo", "CLI": "CLI11"}
+QUOTED_PATTERN = re.compile(r"pip3? install[^`']* '[^'\s]*\*")
 TYPE = re.compile(r"(?<!>\n)^(?:struct|class) (\w+)(?: final)?(?: : [^{\n]*)? \{", re.MULTILINE)  # But templates.
 NAMED_PATH = re.compile(r"`([a-z]\w*(?:/\w+)+(?:\.[a-z]+)?)`")  # Of a file, if its first part is a module or a folder of the tree.
 NAMED_FOLDERS = {"include", "src", "apps", "tests", "tools"}
@@ -145,6 +146,14 @@ def check_prose(findings: list[str]) -> None:
             findings.append(f"{path.relative_to(ROOT)}:{code_begins}: code begins that does not end on its page")
 
 
+def check_commands(findings: list[str]) -> None:
+    """A shell expands no pattern within single quotes, and pip knows none."""
+    for path in sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")]):
+        for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
+            if QUOTED_PATTERN.search(line):
+                findings.append(f"{path.relative_to(ROOT)}:{number}: pip gets a * in single quotes, which nobody expands")
+
+
 def check_quoted_messages(findings: list[str]) -> None:
     """Every message that docs/troubleshooting.md quotes in a heading stands in a source or script."""
     page = ROOT / "docs" / "troubleshooting.md"
@@ -232,6 +241,7 @@ def main() -> None:
         check_names(findings)
         check_type_names(findings)
         check_prose(findings)
+        check_commands(findings)
         check_quoted_messages(findings)
         check_named_files(findings)
         check_notices(findings)

@@ -40,11 +40,12 @@ Status errno_status(const std::string& what, const std::string& path) {
   return errno == ENOENT ? Status::not_found(what, path, reason) : Status::unavailable(what, path, reason);
 }
 
-// Pickle files start as a zip archive (torch >= 1.6) or with pickle's protocol mark.
-bool looks_like_pickle(std::span<const std::byte> bytes) {
-  constexpr std::string_view kZip = "PK\x03\x04";
-  const std::string_view start(reinterpret_cast<const char*>(bytes.data()), std::min(bytes.size(), kZip.size()));
-  return start == kZip || start.substr(0, 2) == "\x80\x02";
+// Pickle files start as a zip archive (torch >= 1.6) or with pickle's protocol mark. So do the lengths of some headers, which are followed
+// by JSON.
+bool looks_like_pickle(std::string_view bytes, uint64_t header_bytes) {
+  const bool has_mark = bytes.starts_with("PK\x03\x04") || bytes.starts_with("\x80\x02");
+  const std::string_view text = bytes.substr(kLengthBytes, 1);
+  return has_mark && (header_bytes > kMaxSafetensorsHeaderBytes || text.find_first_not_of("{ \t\r\n") != std::string_view::npos);
 }
 
 // By element size, largest first, so that every tensor is aligned; then by name.
@@ -128,12 +129,12 @@ Result<std::shared_ptr<SafetensorsFile>> SafetensorsFile::open(const std::string
 }
 
 Status SafetensorsFile::read_header() {
-  const auto bytes = mapping_->bytes();
-  if (looks_like_pickle(bytes)) {
-    return Status::failed_precondition(std::string("this is a pickle file; ") + kPickleConversion);
-  }
+  const std::string_view bytes(reinterpret_cast<const char*>(mapping_->bytes().data()), mapping_bytes_);
   uint64_t header_bytes = 0;
   std::memcpy(&header_bytes, bytes.data(), kLengthBytes);
+  if (looks_like_pickle(bytes, header_bytes)) {
+    return Status::failed_precondition(std::string("this is a pickle file; ") + kPickleConversion);
+  }
   if (header_bytes > kMaxSafetensorsHeaderBytes) {
     return Status::corrupt_data("header longer than 100 MB (bytes):", header_bytes);
   }
@@ -141,8 +142,7 @@ Status SafetensorsFile::read_header() {
     return Status::corrupt_data("header longer than the file (header bytes, file bytes):", header_bytes, bytes.size());
   }
   data_offset_ = kLengthBytes + header_bytes;
-  const std::string_view text(reinterpret_cast<const char*>(bytes.data()) + kLengthBytes, header_bytes);
-  DARKROOM_ASSIGN_OR_RETURN(auto header, parse_safetensors_header(text, bytes.size() - data_offset_));
+  DARKROOM_ASSIGN_OR_RETURN(auto header, parse_safetensors_header(bytes.substr(kLengthBytes, header_bytes), bytes.size() - data_offset_));
   metadata_ = std::move(header.metadata);
   for (auto& place : header.places) {
     const std::string name = place.spec.name;

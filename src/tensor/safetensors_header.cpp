@@ -163,12 +163,13 @@ std::string safetensors_dtype_name(torch::Dtype dtype) {
 Result<uint64_t> safetensors_num_bytes(const TensorSpec& spec) {
   uint64_t num_bytes = torch::elementSize(spec.dtype);
   for (const int64_t size : spec.shape) {
-    if (size < 0 || __builtin_mul_overflow(num_bytes, static_cast<uint64_t>(size), &num_bytes) ||
+    const auto factor = static_cast<uint64_t>(std::max<int64_t>(size, 1));  // Strides of an empty tensor are numbers, too.
+    if (size < 0 || __builtin_mul_overflow(num_bytes, factor, &num_bytes) ||
         num_bytes > static_cast<uint64_t>(std::numeric_limits<int64_t>::max())) {
       return fault("the shape's bytes overflow for tensor:", spec.name);
     }
   }
-  return num_bytes;
+  return std::ranges::find(spec.shape, 0) == spec.shape.end() ? num_bytes : 0;
 }
 
 Result<SafetensorsHeader> parse_safetensors_header(std::string_view text, uint64_t data_bytes) {

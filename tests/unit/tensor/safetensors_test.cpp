@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <cstring>
+#include <filesystem>
 #include <fstream>
 
 #include "darkroom/files/fault_files.h"
@@ -204,6 +205,9 @@ TEST_F(SafetensorsTest, refuses_shapes_whose_bytes_overflow_or_disagree) {
   expect_corrupt(header_of({entry("x", "F32", "[4294967296,4294967296]", "[0,4]")}), 4, "overflow");
   expect_corrupt(header_of({entry("x", "F64", "[2305843009213693952]", "[0,8]")}), 8, "overflow");
   expect_corrupt(header_of({entry("x", "F32", "[2]", "[0,4]")}), 4, "disagree");
+  for (const char* shape : {"[0,4611686018427387904,4611686018427387904]", "[4611686018427387904,4611686018427387904,0]"}) {
+    expect_corrupt(header_of({entry("x", "U8", shape, "[0,0]")}), 0, "overflow");
+  }
 }
 
 TEST_F(SafetensorsTest, refuses_gaps_overlaps_and_wrong_file_sizes) {
@@ -233,6 +237,30 @@ TEST_F(SafetensorsTest, refuses_pickle_files_with_the_command_that_converts_them
     const Status status = SafetensorsFile::open(folder_.path(name)).status();
     EXPECT_EQ(status.code(), StatusCode::kFailedPrecondition);
     EXPECT_THAT(status.message(), HasSubstr("weights_only=True"));
+  }
+}
+
+// Their lengths begin with the bytes 80 02, as a pickle does.
+TEST_F(SafetensorsTest, headers_of_certain_lengths_are_no_pickle) {
+  for (const size_t size : {640, 66176}) {
+    std::string header = header_of({entry("x", "F32", "[2]", "[0,8]")});
+    header.resize(size, ' ');
+    const auto file = SafetensorsFile::open(write_file(header, 8));
+    ASSERT_TRUE(file.is_ok()) << file.status().to_string();
+    EXPECT_TRUE(at::equal((*file)->tensor("x").value(), torch::zeros({2})));
+    EXPECT_EQ(open_status(header, 7).code(), StatusCode::kCorruptData);
+    EXPECT_EQ(open_status(header.substr(0, 600), 0, size).code(), StatusCode::kCorruptData) << "cut in its header";
+    EXPECT_EQ(open_status("", 0, size).code(), StatusCode::kCorruptData);
+  }
+}
+
+TEST_F(SafetensorsTest, a_large_pickle_whose_first_bytes_could_be_a_length_is_one) {
+  const std::string zeros(1000, '\0');
+  std::ofstream(folder_.path("old"), std::ios::binary) << std::string("\x80\x02\0\0\0\0\0\0", 8) << zeros;
+  std::ofstream(folder_.path("zip"), std::ios::binary) << std::string("PK\x03\x04\0\0\0\0", 8) << zeros;
+  std::filesystem::resize_file(folder_.path("zip"), 70'000'000);
+  for (const char* name : {"zip", "old"}) {
+    EXPECT_THAT(SafetensorsFile::open(folder_.path(name)).status().message(), HasSubstr("weights_only=True")) << name;
   }
 }
 

@@ -3,7 +3,9 @@
 #include <fmt/format.h>
 
 #include <bit>
+#include <charconv>
 #include <chrono>
+#include <optional>
 
 #include "darkroom/core/crc32.h"
 #include "darkroom/files/paths.h"
@@ -74,6 +76,17 @@ std::string summary_of(std::string_view value) {
   return fields;
 }
 
+// The step that a file of ours begins with; none of another program's.
+std::optional<int64_t> first_step_of(std::string_view name) {
+  if (!name.starts_with(kFilePrefix)) {
+    return std::nullopt;
+  }
+  int64_t step = 0;
+  const std::string_view digits = name.substr(kFilePrefix.size());
+  const auto read = std::from_chars(digits.data(), digits.data() + digits.size(), step);
+  return read.ec == std::errc() && name == event_file_name(step) ? std::optional(step) : std::nullopt;
+}
+
 }  // namespace
 
 std::string tfrecord_frame(std::string_view data) {
@@ -89,15 +102,13 @@ std::string event_file_name(int64_t first_step) { return fmt::format("{}{:010}.d
 
 Result<std::unique_ptr<EventWriter>> EventWriter::open(FileSystem& files, const std::string& folder, int64_t first_step,
                                                        LostRecords* lost) {
-  const std::string name = event_file_name(first_step);
   DARKROOM_ASSIGN_OR_RETURN(const auto entries, files.list(folder));
   for (const auto& entry : entries) {
-    const std::string other = file_name(entry.path);
-    if (other.starts_with(kFilePrefix) && other >= name) {
+    if (first_step_of(file_name(entry.path)).value_or(-1) >= first_step) {
       DARKROOM_RETURN_IF_ERROR(files.remove_file(entry.path));
     }
   }
-  DARKROOM_ASSIGN_OR_RETURN(auto file, files.create(join_path(folder, name)));
+  DARKROOM_ASSIGN_OR_RETURN(auto file, files.create(join_path(folder, event_file_name(first_step))));
   DARKROOM_ASSIGN_OR_RETURN(file, allow_lost_records(files, std::move(file), lost));
   std::unique_ptr<EventWriter> writer(new EventWriter(std::move(file)));
   std::string version;

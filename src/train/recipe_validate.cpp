@@ -89,7 +89,7 @@ Status check_numbers(const Recipe& recipe) {
       {"optimizer.lr", recipe.optimizer.lr, std::numeric_limits<double>::min(), kAny},
       {"optimizer.beta1", recipe.optimizer.beta1, 0, 1},
       {"optimizer.beta2", recipe.optimizer.beta2, 0, 1},
-      {"optimizer.epsilon", recipe.optimizer.epsilon, 0, kAny},
+      {"optimizer.epsilon", recipe.optimizer.epsilon, std::numeric_limits<double>::min(), kAny},
       {"optimizer.weight_decay", recipe.optimizer.weight_decay, 0, kAny},
       {"optimizer.clip_norm", recipe.optimizer.clip_norm, 0, kAny},
       {"schedule.final_fraction", recipe.schedule.final_fraction, 0, std::nextafter(1.0, 2.0)},
@@ -149,6 +149,14 @@ Status check_texts(const Recipe& recipe) {
                         field.section, field.key),
             shown);
       }
+      if (text.find('\0') != std::string::npos) {
+        std::string shown = text;
+        for (size_t at = shown.find('\0'); at != std::string::npos; at = shown.find('\0', at)) {
+          shown.replace(at, 1, "\uFFFD");
+        }
+        return Status::invalid_argument(fmt::format("the recipe's field '{}.{}' must not have a NUL in it; got:", field.section, field.key),
+                                        shown);
+      }
     }
   }
   return {};
@@ -199,6 +207,12 @@ Status Recipe::validate() const {
   if (objective.kind == "autoencoder" && data.raw_path.empty()) {
     return Status::invalid_argument("the autoencoder objective trains on pictures: give --raw-data URI or set the recipe's field:",
                                     "data.raw_path");
+  }
+  if (objective.kind == "autoencoder" && objective.l1_weight + objective.mse_weight + objective.log_mse_weight == 0) {
+    return Status::invalid_argument(
+        "an autoencoder learns from an error: one of the recipe's fields objective.l1_weight, objective.mse_weight and "
+        "objective.log_mse_weight must be above 0, got:",
+        objective.l1_weight, objective.mse_weight, objective.log_mse_weight);
   }
   if (data.path.empty() == data.raw_path.empty()) {
     return Status::invalid_argument(

@@ -77,5 +77,22 @@ TEST(event_writer, a_new_start_replaces_what_will_be_repeated_and_keeps_the_rest
   EXPECT_EQ((*left)[1].path, "run/events.out.tfevents.0000000100.darkroom");
 }
 
+TEST(event_writer, files_of_other_programs_stay) {
+  MemoryFileSystem files;
+  const std::vector<std::string> others = {"events.out.tfevents.1764230000.host.12.0", "events.out.tfevents.1764230000.darkroom.v2",
+                                           "events.out.tfevents.999999999.darkroom",   "events.out.tfevents.darkroom",
+                                           "events.out.tfevents.00000000100.darkroom", "events.out.tfevents.0000000x00.darkroom"};
+  for (const std::string& other : others) {
+    ASSERT_TRUE(write_file_atomic(files, "run/" + other, "theirs").is_ok());
+  }
+  ASSERT_TRUE(write_file_atomic(files, "run/" + event_file_name(100), "ours").is_ok());
+  ASSERT_TRUE(write_file_atomic(files, "run/" + event_file_name(12'345'678'901), "ours").is_ok());
+  ASSERT_TRUE(EventWriter::open(files, "run", 0).is_ok());
+  for (const std::string& other : others) {
+    EXPECT_TRUE(files.exists("run/" + other).value()) << other;
+  }
+  EXPECT_EQ(files.list("run")->size(), others.size() + 1);
+}
+
 }  // namespace
 }  // namespace darkroom

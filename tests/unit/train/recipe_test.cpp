@@ -110,7 +110,7 @@ TEST(recipe, validation_names_the_first_bad_field_and_its_value) {
         Case{"runtime.gradient_groups=4096", "batch.micro"}, Case{"runtime.reduction=any", "runtime.reduction"},
         Case{"runtime.gradient_wire=float16", "runtime.gradient_wire"}, Case{"runtime.watchdog_seconds=0", "runtime.watchdog_seconds"},
         Case{"runtime.progress_seconds=0", "runtime.progress_seconds"}, Case{"optimizer.max_skipped=-1", "optimizer.max_skipped"},
-        Case{"model.path=", "model.path"}}) {
+        Case{"optimizer.epsilon=0", "optimizer.epsilon"}, Case{"model.path=", "model.path"}}) {
     Recipe recipe = valid_recipe();
     ASSERT_TRUE(set_recipe_field(recipe, setting).is_ok()) << setting;
     EXPECT_THAT(failure(recipe.validate()), HasSubstr(field));
@@ -129,6 +129,24 @@ TEST(recipe, takes_no_text_that_its_own_file_could_not_hold) {
   recipe.samples.prompts = {"good", bad};
   EXPECT_THAT(failure(recipe.validate()), HasSubstr("'samples.prompts' must be UTF-8"));
   EXPECT_THAT(failure(set_recipe_field(recipe, "data.path=" + bad)), HasSubstr("'data.path' must be UTF-8"));
+}
+
+// TOML writes it as \u0000, but the text of a PNG ends there.
+TEST(recipe, takes_no_nul_in_a_text) {
+  Recipe recipe = valid_recipe();
+  recipe.samples.prompts = {"good", std::string("a\0b", 3)};
+  EXPECT_THAT(failure(recipe.validate()), AllOf(HasSubstr("'samples.prompts' must not have a NUL"), HasSubstr("a\uFFFDb")));
+}
+
+TEST(recipe, an_autoencoder_has_an_error_to_learn_from) {
+  Recipe recipe = valid_recipe();
+  recipe.data.path.clear();
+  recipe.data.raw_path = "images";
+  recipe.objective.kind = "autoencoder";
+  recipe.objective.l1_weight = recipe.objective.mse_weight = recipe.objective.log_mse_weight = 0;
+  EXPECT_THAT(failure(recipe.validate()), HasSubstr("objective.l1_weight, objective.mse_weight and objective.log_mse_weight"));
+  recipe.objective.log_mse_weight = 0.1;
+  EXPECT_TRUE(recipe.validate().is_ok());
 }
 
 TEST(recipe, zero_terminal_snr_wants_velocity_and_no_min_snr) {

@@ -443,6 +443,31 @@ def pictures_of_other_programs_are_read_and_bad_ones_are_refused_in_a_sentence()
         require(tab.value(value_of("#description")) == "a lighthouse, storm", "a bad file changed the form")
 
 
+def samplers_of_a_file_are_read_as_this_server_and_webui_write_them() -> None:
+    with page_of_fake() as (painter, tab), temporary_folder() as folder:
+        painter.facts["samplers"] += ["pndm", "dpmpp_2m", "dpmpp_2m_karras"]
+        tab.reload()
+        tab.wait_for(READY)
+        named = (("DPM++ 2M, Schedule type: Karras", "dpmpp_2m_karras", ""), ("DPM++ 2M, Schedule type: Uniform", "dpmpp_2m", ""), ("DPM++ 2M", "dpmpp_2m", ""),
+                 ("DPM++ 2M, Schedule type: Automatic", "dpmpp_2m_karras", ""), ("PLMS, Schedule type: Automatic", "pndm", ""), ("PNDM", "pndm", ""),
+                 ("Euler a, Schedule type: Automatic", "euler_a", ""), ("DDIM, Schedule type: Karras", "ddim", ""), ("Euler, Schedule type: Uniform", "euler", ""),
+                 ("Euler, Schedule type: Exponential", "euler", "its schedule Exponential"), ("Heun", "", "its sampler Heun"),
+                 ("DPM++ 2M SDE, Schedule type: Karras", "", "its sampler DPM++ 2M SDE with schedule Karras"), ("LCM", "", "its sampler LCM"))
+        for index, (text, want, unread) in enumerate(named):
+            picture = write_png(folder / f"{index}.png", parameters=f"a lighthouse\nSteps: 22, Sampler: {text}, CFG scale: 6.5, Seed: {index}, Size: 64x64")
+            tab.choose("#sampler", "euler_a")
+            tab.drop(picture)
+            tab.wait_for(f"{value_of('#seed')} === '{index}'")
+            said = tab.value("document.querySelector('#problem').hidden ? '' : document.querySelector('#problem p').textContent")
+            require(tab.value(value_of("#sampler")) == want and said == (unread and f"This picture is not read in full: {unread} is not known here."), text, tab.value(value_of("#sampler")), said)
+        tab.choose("#sampler", "dpmpp_2m_karras")
+        paint_one(painter, tab)
+        tab.click(".task .picture")
+        tab.click("#viewer-save")
+        _, path = tab.next_file()
+        require("Sampler: DPM++ 2M, Schedule type: Karras, CFG" in Image.open(path).text["parameters"], "written as the server writes it", Image.open(path).text)
+
+
 def the_order_of_a_pair_is_hidden_until_the_vote() -> None:
     with page_of_fake() as (painter, tab):
         open_tab(tab, "vote")
@@ -1313,6 +1338,7 @@ if __name__ == "__main__":
             the_history_brings_all_settings_back_and_is_bounded,
             a_png_brings_its_settings_back,
             pictures_of_other_programs_are_read_and_bad_ones_are_refused_in_a_sentence,
+            samplers_of_a_file_are_read_as_this_server_and_webui_write_them,
             the_order_of_a_pair_is_hidden_until_the_vote,
             a_browser_that_keeps_nothing_paints_and_votes_all_the_same,
             two_models_are_compared_by_their_names,

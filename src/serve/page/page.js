@@ -9,7 +9,7 @@ import {isPng, textOf} from "./png.js";
 import {reweighted, withWords} from "./prompt.js";
 import {PaintQueue} from "./queue.js";
 import {limitOf, SettingsForm} from "./settings.js";
-import {settingsFrom} from "./settings_text.js";
+import {samplerName, settingsFrom} from "./settings_text.js";
 import {picturesOf, taskCard} from "./task_card.js";
 import {Training} from "./training.js";
 import {settingsOf, Viewer} from "./viewer.js";
@@ -232,27 +232,34 @@ class Page {
       throw new Error("This file is too large to hold settings of a picture");
     }
     const bytes = new Uint8Array(await file.arrayBuffer());
+    let unread = "";
     if (file.name.endsWith(".json")) {
       this.grid.restore(JSON.parse(new TextDecoder().decode(bytes)));
       openTab("grid");
     } else if (isPng(bytes)) {
-      await this.#takePng(bytes);
+      unread = await this.#takePng(bytes);
     } else {
       throw new Error("Settings are read from PNG files and from a grid's JSON");
     }
-    say("");
+    say(unread && `This picture is not read in full: ${unread} is not known here`);
   }
 
+  /** What of the file is not known here; "": nothing. */
   async #takePng(bytes) {
     const text = await textOf(bytes, "parameters");
     if (text === null) {
       throw new Error("This PNG file has no settings in it");
     }
-    const {prompt, ...settings} = settingsFrom(text);
+    const {prompt, unread, ...settings} = settingsFrom(text);
     const [kind, style] = [this.templates.kinds[0].name, this.templates.styles[0].name];
     this.form.write({...settings, description: prompt, kind, style, init_image: null,
                      ...(settings.seed !== undefined && {keeps_seed: true})});
     byId("description").focus();
+    if (this.form.read().sampler === settings.sampler) {
+      return unread;
+    }
+    this.form.write({sampler: ""});
+    return `its sampler ${samplerName(settings.sampler)}`;
   }
 
   async startFrom(file) {

@@ -5,20 +5,39 @@
 
 const kMostCharacters = 50_000;
 const kNegative = "Negative prompt:";
-const kSamplerNames = {
-  ddim: "DDIM",
-  pndm: "PNDM",
-  euler: "Euler",
-  euler_a: "Euler a",
-  dpmpp_2m: "DPM++ 2M",
-  dpmpp_2m_karras: "DPM++ 2M Karras",
-  unipc: "UniPC",
-  lcm: "LCM",
+// As png_settings.cpp has them: stable-diffusion-webui's sampler and its schedule.
+const kSamplers = {
+  ddim: ["DDIM", "Automatic"],
+  pndm: ["PLMS", "Automatic"],
+  euler: ["Euler", "Automatic"],
+  euler_a: ["Euler a", "Automatic"],
+  dpmpp_2m: ["DPM++ 2M", "Uniform"],
+  dpmpp_2m_karras: ["DPM++ 2M", "Karras"],
+  unipc: ["UniPC", "Automatic"],
+  lcm: ["LCM", "Automatic"],
 };
+// Pairs with a schedule of their own, and an earlier name.
+const kMoreNames = new Map([["dpm++ 2m karras", "dpmpp_2m_karras"], ["dpm++ 2m automatic", "dpmpp_2m_karras"], ["pndm", "pndm"]]);
+const kReadNoSchedule = ["ddim", "pndm", "unipc"];
 
-function samplerFrom(name) {
-  const wanted = name.toLowerCase();
-  return Object.keys(kSamplerNames).find((own) => own === wanted || kSamplerNames[own].toLowerCase() === wanted);
+function samplerFrom(text) {
+  const name = text.toLowerCase();
+  return kMoreNames.get(name) ?? Object.keys(kSamplers).find((own) => own === name || kSamplers[own][0].toLowerCase() === name);
+}
+
+/** {sampler, unread}: ours, "" where none is named or it is not known; and what of the names is not known. */
+function samplerOf(fields) {
+  const [name, schedule] = [fields.get("Sampler") ?? "", fields.get("Schedule type") ?? ""];
+  const whole = samplerFrom(`${name} ${schedule}`);
+  if (name === "" || whole !== undefined) {
+    return {sampler: whole ?? "", unread: ""};
+  }
+  const sampler = samplerFrom(name);
+  if (sampler === undefined) {
+    return {sampler: "", unread: `its sampler ${name}${schedule && schedule !== "Automatic" ? ` with schedule ${schedule}` : ""}`};
+  }
+  const isUsual = ["", "automatic", "uniform"].includes(schedule.toLowerCase()) || kReadNoSchedule.includes(sampler);
+  return {sampler, unread: isUsual ? "" : `its schedule ${schedule}`};
 }
 
 function valueText(value) {
@@ -39,11 +58,19 @@ function lineOf(fields) {
   return present.map(([name, value]) => `${name}: ${valueText(value)}`).join(", ");
 }
 
+/** As webui's users know it, of ours. */
+export function samplerName(sampler) {
+  const [name, schedule] = kSamplers[sampler];
+  return schedule === "Karras" ? `${name} ${schedule}` : name;
+}
+
 /** `request` as sent to the server; `seed` of this picture. */
 export function settingsText({request, seed, model, version}) {
+  const [sampler, schedule] = kSamplers[request.sampler] ?? [request.sampler];
   const fields = [
     ["Steps", request.steps],
-    ["Sampler", kSamplerNames[request.sampler] ?? request.sampler],
+    ["Sampler", sampler],
+    ["Schedule type", schedule],
     ["CFG scale", request.guidance_scale],
     ["Seed", seed],
     ["Size", `${request.width}x${request.height}`],
@@ -84,7 +111,7 @@ function promptsOf(lines, fields) {
   return quoted === undefined ? {prompt, negative_prompt: negative} : {prompt: quoted, negative_prompt: fields.get("Negative text") ?? ""};
 }
 
-/** What the text says, as settings; what it does not say is left out. An Error: this is no such text. */
+/** What the text says, as settings, and as `unread` what is not known of it; what it does not say is left out. An Error: this is no such text. */
 export function settingsFrom(text) {
   if (text.length > kMostCharacters) {
     throw new Error("The settings in this picture are too long");
@@ -103,7 +130,7 @@ export function settingsFrom(text) {
     ...promptsOf(lines.slice(0, -1), fields),
     steps: numberOf(fields, "Steps"),
     prompt_syntax: fields.get("Prompt syntax") === "plain" ? "plain" : "weighted",
-    sampler: samplerFrom(fields.get("Sampler") ?? "") ?? "",
+    ...samplerOf(fields),
     guidance_scale: numberOf(fields, "CFG scale"),
     seed: numberOf(fields, "Seed"),
     width: width > 0 ? width : undefined,

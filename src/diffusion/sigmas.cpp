@@ -57,6 +57,9 @@ std::vector<double> karras_sigmas(double largest, double least, int64_t num_step
 // The timestep at which the schedule has `sigma`, by linear interpolation of its float32 logarithms: a table in double would
 // round some timesteps the other way.
 double timestep_of_sigma(double sigma, const std::vector<float>& log_sigmas) {
+  if (log_sigmas.size() == 1) {
+    return 0.0;  // There is nothing to interpolate between.
+  }
   const double log_sigma = std::log(std::max(sigma, 1e-10));
   const auto above = std::upper_bound(log_sigmas.begin(), log_sigmas.end(), log_sigma,
                                       [](double value, float entry) { return value < static_cast<double>(entry); });

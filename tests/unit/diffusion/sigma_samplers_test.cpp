@@ -90,6 +90,17 @@ TEST(sigma_samplers, have_the_published_timesteps) {
   EXPECT_EQ(timesteps("lcm", 8), (std::vector<double>{999, 879, 759, 639, 499, 379, 259, 139}));
 }
 
+TEST(sigma_samplers, a_schedule_of_one_timestep_is_at_it) {
+  for (const double beta : {0.00085, 0.001, 0.002, 0.003, 0.005, 0.007, 0.01}) {
+    const json one = with(kSd2, {{"num_train_timesteps", 1}, {"use_karras_sigmas", true}, {"beta_start", beta}});
+    for (const char* name : {"euler", "dpmpp_2m_karras"}) {
+      const auto sampler = make_sampler(spec(name, 1), scheduler(one));
+      ASSERT_TRUE(sampler.is_ok()) << name << ": " << sampler.status().to_string();
+      EXPECT_EQ((*sampler)->timesteps(), std::vector<double>{0}) << name << " " << beta;
+    }
+  }
+}
+
 TEST(euler, starts_at_the_largest_sigma) {
   EXPECT_TRUE(is_near(make_sampler(spec("euler", 20), scheduler(kSd2)).value()->initial_sigma(), 14.61464, 1e-4));
   // Leading: variance sigma^2 + 1, at the first timestep, 951.

@@ -1,7 +1,9 @@
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 
 namespace darkroom {
 
@@ -14,5 +16,19 @@ std::string unsealed_footer_hash();
 std::optional<size_t> find_footer_hash(const std::string& thrift);
 /// The hash of Thrift bytes whose digits stand at `position`.
 std::string hash_footer(std::string thrift, size_t position);
+
+/// How created_by of every footer of ours begins.
+inline constexpr std::string_view kOurCreatedBy = "darkroom version ";
+
+enum class FooterSeal : uint8_t {
+  kNone,          ///< The footer has no hash.
+  kWhole,         ///< It is what its hash says.
+  kBroken,        ///< A footer of ours that was changed.
+  kCarriedAlong,  ///< Another program read a shard of ours, and wrote what it had read with our keys: they tell of the shard, not of its
+                  ///< file.
+};
+/// A hash that does not fit is carried along where nothing behind it looks like kOurCreatedBy, which stands last in a footer of ours:
+/// whole, or with a few of its letters damaged. created_by itself would not do: a flip before it has other bytes read as created_by.
+FooterSeal look_at_seal(const std::string& thrift);
 
 }  // namespace darkroom

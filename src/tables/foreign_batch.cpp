@@ -27,6 +27,12 @@ std::shared_ptr<arrow::DataType> without_text(const std::shared_ptr<arrow::DataT
       return arrow::large_list(child(0));
     case arrow::Type::FIXED_SIZE_LIST:
       return arrow::fixed_size_list(child(0), arrow::internal::checked_cast<const arrow::FixedSizeListType&>(*type).list_size());
+    case arrow::Type::MAP:
+      return std::make_shared<arrow::MapType>(child(0), arrow::internal::checked_cast<const arrow::MapType&>(*type).keys_sorted());
+    case arrow::Type::DICTIONARY: {
+      const auto& dictionary = arrow::internal::checked_cast<const arrow::DictionaryType&>(*type);
+      return arrow::dictionary(dictionary.index_type(), without_text(dictionary.value_type()), dictionary.ordered());
+    }
     case arrow::Type::STRUCT: {
       arrow::FieldVector fields;
       for (int i = 0; i < type->num_fields(); ++i) {
@@ -45,6 +51,10 @@ std::shared_ptr<arrow::ArrayData> view_as(const arrow::ArrayData& data, const st
   view->type = type;
   for (size_t i = 0; i < view->child_data.size() && i < static_cast<size_t>(type->num_fields()); ++i) {
     view->child_data[i] = view_as(*view->child_data[i], type->field(static_cast<int>(i))->type());
+  }
+  if (view->dictionary != nullptr) {
+    const auto& dictionary = arrow::internal::checked_cast<const arrow::DictionaryType&>(*type);
+    view->dictionary = view_as(*view->dictionary, dictionary.value_type());
   }
   return view;
 }

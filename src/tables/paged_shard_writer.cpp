@@ -12,6 +12,7 @@
 
 #include "column_layout.h"
 #include "darkroom/tables/arrow_files.h"
+#include "footer_hash.h"
 #include "page_writer.h"
 #include "paged_columns.h"
 #include "row_bytes.h"
@@ -26,6 +27,7 @@ using arrow::internal::checked_cast;
 
 // Part of the bytes: a change of what we write for the same rows changes this name.
 constexpr const char* kPagedCreatedBy = "darkroom version 2.0.0";
+static_assert(std::string_view(kPagedCreatedBy).starts_with(kOurCreatedBy));
 
 /// A column's own pages, or nothing where Arrow writes it.
 using ColumnPages = std::variant<std::monostate, BytesPageWriter, TensorPageWriter>;

@@ -197,12 +197,6 @@ std::optional<std::string_view> find_thrift(const ObjectTail& tail) {
   return bytes.substr(bytes.size() - kEndBytes - num_bytes, num_bytes);
 }
 
-bool fits_its_hash(std::string_view thrift) {
-  const std::string text(thrift);
-  const std::optional<size_t> position = find_footer_hash(text);
-  return !position || hash_footer(text, *position) == text.substr(*position, unsealed_footer_hash().size());
-}
-
 /// The value that a KeyValue gives to ARROW:schema, "" of another one. Nothing: it is no KeyValue.
 std::optional<std::string_view> read_arrow_schema(ThriftSkipper& skipper) {
   constexpr int64_t kKeyField = 1, kValueField = 2;
@@ -279,7 +273,7 @@ std::optional<QuickFooter> read_quick_footer(const ObjectTail& tail) {
       footer.schema = before.substr(0, before.size() - skipper.rest().size());
     }
   }
-  if (!num_rows || *num_rows < 0 || footer.schema.empty() || !fits_its_hash(*thrift)) {
+  if (!num_rows || *num_rows < 0 || footer.schema.empty() || look_at_seal(std::string(*thrift)) == FooterSeal::kBroken) {
     return std::nullopt;
   }
   footer.num_rows = *num_rows;

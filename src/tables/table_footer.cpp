@@ -68,14 +68,6 @@ Result<std::string> read_thrift(const InputFile& file) {
   return read_exactly(file, size - kTailBytes - num_bytes, num_bytes);
 }
 
-Status check_footer_hash(const std::string& thrift, const std::string& path) {
-  const std::optional<size_t> position = find_footer_hash(thrift);
-  if (position && hash_footer(thrift, *position) != thrift.substr(*position, kHashDigits)) {
-    return not_parquet(path, "the footer differs from its own hash, the file is damaged");
-  }
-  return Status::ok();
-}
-
 Status fill_footer(const parquet::FileMetaData& metadata, TableFooter& footer) {
   footer.num_rows = metadata.num_rows();
   int64_t num_rows = 0;
@@ -101,7 +93,10 @@ Status fill_footer(const parquet::FileMetaData& metadata, TableFooter& footer) {
 }
 
 Result<ParquetMetadata> parse_thrift(const std::string& thrift, int64_t file_bytes, const std::string& path) {
-  DARKROOM_RETURN_IF_ERROR(check_footer_hash(thrift, path));
+  const FooterSeal seal = look_at_seal(thrift);
+  if (seal == FooterSeal::kBroken) {
+    return not_parquet(path, "the footer differs from its own hash, the file is damaged");
+  }
   ParquetMetadata metadata;
   metadata.footer.path = path;
   metadata.footer.file_bytes = file_bytes;
@@ -113,7 +108,26 @@ Result<ParquetMetadata> parse_thrift(const std::string& thrift, int64_t file_byt
   } catch (const std::exception& failure) {
     return Status::corrupt_data("reading the footer of a Parquet file (path, reason):", path, failure.what());
   }
+  if (seal == FooterSeal::kCarriedAlong) {
+    std::erase_if(metadata.footer.key_values, [](const auto& pair) { return pair.first == kShardKey || pair.first == kFooterHashKey; });
+  }
   return metadata;
+}
+
+/// Whether created_by of ours is somewhere in `end`, perhaps with a few damaged letters. Of the names of other programs that are known
+/// parquet-cpp-arrow's is the nearest, with " version " and two letters in their places.
+bool names_our_program(std::string_view end) {
+  constexpr size_t kFewLetters = 4;
+  for (; end.size() >= kOurCreatedBy.size(); end.remove_prefix(1)) {
+    size_t num_other = 0;
+    for (size_t i = 0; i < kOurCreatedBy.size(); ++i) {
+      num_other += end[i] == kOurCreatedBy[i] ? 0 : 1;
+    }
+    if (num_other <= kFewLetters) {
+      return true;
+    }
+  }
+  return false;
 }
 
 }  // namespace
@@ -134,6 +148,18 @@ std::optional<size_t> find_footer_hash(const std::string& thrift) {
 std::string hash_footer(std::string thrift, size_t position) {
   thrift.replace(position, kHashDigits, unsealed_footer_hash());
   return sha256_hex(thrift);
+}
+
+FooterSeal look_at_seal(const std::string& thrift) {
+  const std::optional<size_t> position = find_footer_hash(thrift);
+  if (!position) {
+    return FooterSeal::kNone;
+  }
+  if (hash_footer(thrift, *position) == thrift.substr(*position, kHashDigits)) {
+    return FooterSeal::kWhole;
+  }
+  const std::string_view end = std::string_view(thrift).substr(*position + kHashDigits);
+  return names_our_program(end) ? FooterSeal::kBroken : FooterSeal::kCarriedAlong;
 }
 
 Result<ParquetMetadata> read_parquet_metadata(const InputFile& file) {

@@ -42,7 +42,8 @@ struct TableFooter {
 };
 
 /// Reads a Parquet file's footer and no data; of a file whose name ends in .mds what stands before and behind its samples. A footer or
-/// record of ours is compared with its own hash. Errors: kNotFound; kCorruptData naming the file (truncated, no Parquet file, a changed
+/// record of ours is compared with its own hash; where another program carried our keys along into a file of its own, key_values lack the
+/// hash and the shard's record. Errors: kNotFound; kCorruptData naming the file (truncated, no Parquet file, a changed
 /// footer).
 Result<TableFooter> read_footer(FileSystem& files, const std::string& path);
 /// The same of an object in a store: one request (Store::read_tail) where the footer lies within the last 64 KiB.

@@ -3,11 +3,17 @@
 #include <gtest/gtest.h>
 #include <parquet/arrow/writer.h>
 
+#include <cstring>
+
 #include "darkroom/core/random.h"
 #include "darkroom/files/fault_files.h"
 #include "darkroom/files/memory_files.h"
+#include "darkroom/files/posix_store.h"
+#include "darkroom/tables/quick_footer.h"
+#include "darkroom/tables/table_footer.h"
 #include "darkroom/tables/table_reader.h"
 #include "support/put_shard.h"
+#include "support/source_path.h"
 #include "table_rows.h"
 
 namespace darkroom {
@@ -18,13 +24,16 @@ using testing::HasSubstr;
 using testing::Not;
 
 /// A Parquet file as others write it.
-std::string foreign_parquet(const std::shared_ptr<arrow::Table>& table, int64_t rows_per_group, bool checksums = false) {
+std::string foreign_parquet(
+    const std::shared_ptr<arrow::Table>& table, int64_t rows_per_group, bool checksums = false,
+    const std::shared_ptr<parquet::ArrowWriterProperties>& arrow_properties = parquet::default_arrow_writer_properties()) {
   auto sink = arrow::io::BufferOutputStream::Create().ValueOrDie();
   auto properties = parquet::WriterProperties::Builder();
   if (checksums) {
     properties.enable_page_checksum();
   }
-  EXPECT_TRUE(parquet::arrow::WriteTable(*table, arrow::default_memory_pool(), sink, rows_per_group, properties.build()).ok());
+  EXPECT_TRUE(
+      parquet::arrow::WriteTable(*table, arrow::default_memory_pool(), sink, rows_per_group, properties.build(), arrow_properties).ok());
   return sink->Finish().ValueOrDie()->ToString();
 }
 
@@ -96,6 +105,30 @@ TEST_F(ParquetTables, text_that_is_not_utf8_comes_through) {
   EXPECT_THAT(texts(read_range(*table, 0, 2).value(), "caption"), ElementsAre("caf\xe9", "ok"));
 }
 
+TEST_F(ParquetTables, categories_and_maps_that_are_not_utf8_come_through) {
+  arrow::StringDictionary32Builder categories;  // Arrow casts other indices, and refuses text that is no UTF-8 then.
+  const auto keys = std::make_shared<arrow::StringBuilder>(), items = std::make_shared<arrow::StringBuilder>();
+  arrow::MapBuilder maps(arrow::default_memory_pool(), keys, items);
+  for (const char* text : {"caf\xe9", "ok"}) {
+    ASSERT_TRUE(categories.Append(text).ok());
+    ASSERT_TRUE(maps.Append().ok());
+    ASSERT_TRUE((keys->Append(text) & items->Append(text)).ok());
+  }
+  const auto category = *categories.Finish(), map = *maps.Finish();
+  const auto schema = arrow::schema({arrow::field("category", category->type()), arrow::field("map", map->type())});
+  const auto with_types = parquet::ArrowWriterProperties::Builder().store_schema()->build();
+  auto table = open(foreign_parquet(arrow::Table::Make(schema, {category, map}), 10, false, with_types));
+  const auto rows = read_range(*table, 0, 2);
+  ASSERT_TRUE(rows.is_ok()) << rows.status().to_string();
+  ASSERT_EQ((*rows)->column(0)->type_id(), arrow::Type::DICTIONARY);
+  ASSERT_EQ((*rows)->column(1)->type_id(), arrow::Type::MAP);
+  const auto& read = static_cast<const arrow::DictionaryArray&>(*(*rows)->column(0));
+  EXPECT_EQ(static_cast<const arrow::StringArray&>(*read.dictionary()).GetString(read.GetValueIndex(0)), "caf\xe9");
+  const auto& pairs = static_cast<const arrow::MapArray&>(*(*rows)->column(1));
+  EXPECT_EQ(static_cast<const arrow::StringArray&>(*pairs.keys()).GetString(0), "caf\xe9");
+  EXPECT_EQ(static_cast<const arrow::StringArray&>(*pairs.items()).GetString(1), "ok");
+}
+
 TEST_F(ParquetTables, batches_keep_to_their_bytes) {
   std::vector<std::string> images(100, std::string(10'000, 'x'));
   const auto schema = arrow::schema({arrow::field("image", arrow::binary())});
@@ -154,6 +187,53 @@ TEST_F(ParquetTables, notices_every_flip_in_the_pages_of_our_shards) {
     const size_t place = image_begin + random.below(2 * trial, static_cast<uint32_t>(image_end - image_begin));
     damaged[place] = static_cast<char>(damaged[place] ^ (1 << random.below(2 * trial + 1, 8)));
     EXPECT_EQ(read_damaged(damaged).code(), StatusCode::kCorruptData) << place;
+  }
+}
+
+/// What pyarrow makes of a shard of ours: its footer carries our keys along, and has ARROW:schema or not.
+std::string carrying_parquet(const std::shared_ptr<arrow::Table>& table, const std::shared_ptr<const arrow::KeyValueMetadata>& pairs,
+                             bool with_arrow_schema) {
+  const auto sink = arrow::io::BufferOutputStream::Create().ValueOrDie();
+  parquet::ArrowWriterProperties::Builder properties;
+  if (with_arrow_schema) {
+    properties.store_schema();
+  }
+  const auto writer = parquet::arrow::FileWriter::Open(*table->schema(), arrow::default_memory_pool(), sink,
+                                                       parquet::default_writer_properties(), properties.build())
+                          .ValueOrDie();
+  EXPECT_TRUE(writer->WriteTable(*table, 10).ok());
+  EXPECT_TRUE(writer->AddKeyValueMetadata(pairs).ok());
+  EXPECT_TRUE(writer->Close().ok());
+  return sink->Finish().ValueOrDie()->ToString();
+}
+
+TEST_F(ParquetTables, a_hash_that_another_program_carried_along_is_none_of_its_files) {
+  const auto pairs = arrow::key_value_metadata({kShardKey, kFooterHashKey, "note"}, {"{}", std::string(64, 'a'), "kept"});
+  for (const bool with_arrow_schema : {false, true}) {
+    auto table = open(carrying_parquet(numbered_table(3), pairs, with_arrow_schema));
+    EXPECT_EQ((*read_range(*table, 0, 9))->num_rows(), 3);
+    const TableFooter footer = *read_footer(files_, "a.parquet");
+    EXPECT_EQ(footer.find(kShardKey), nullptr) << "a record of another file";
+    EXPECT_EQ(footer.find(kFooterHashKey), nullptr);
+    EXPECT_EQ(*footer.find("note"), "kept");
+    const std::string bytes = *read_file(files_, "a.parquet");
+    const auto quick = read_quick_footer({.size_bytes = static_cast<int64_t>(bytes.size()), .bytes = bytes});
+    ASSERT_TRUE(quick.has_value());
+    EXPECT_EQ(quick->num_rows, 3);
+  }
+}
+
+TEST_F(ParquetTables, a_flip_behind_the_hash_is_noticed_also_in_the_name_of_our_program) {
+  for (const char* name : {"shard_v1.parquet", "shard_v2.parquet"}) {
+    const std::string bytes = *read_file(local_files(), source_path(std::string("tests/golden/tables/") + name));
+    for (size_t place = bytes.rfind(kFooterHashKey) + std::strlen(kFooterHashKey); place < bytes.size(); ++place) {
+      for (int bit = 0; bit < 8; ++bit) {
+        std::string damaged = bytes;
+        damaged[place] = static_cast<char>(damaged[place] ^ (1 << bit));
+        ASSERT_TRUE(put_file(files_, "a.parquet", damaged).is_ok());
+        EXPECT_EQ(read_footer(files_, "a.parquet").status().code(), StatusCode::kCorruptData) << name << " " << place << " bit " << bit;
+      }
+    }
   }
 }
 

@@ -1,7 +1,9 @@
 #include "darkroom/tables/verify_shard.h"
 
+#include <arrow/io/memory.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <parquet/arrow/writer.h>
 
 #include <algorithm>
 #include <string>
@@ -102,6 +104,20 @@ TEST(VerifyShard, refuses_what_is_no_shard_of_ours) {
   EXPECT_EQ(verify_bytes("PAR1 is not enough PAR1"), StatusCode::kCorruptData);
   MemoryFileSystem files;
   EXPECT_EQ(verify_shard(files, "none.parquet").code(), StatusCode::kNotFound);
+}
+
+TEST(VerifyShard, what_another_program_made_of_a_shard_has_no_record) {
+  MemoryFileSystem files;
+  const auto pairs = arrow::key_value_metadata({kShardKey, kFooterHashKey}, {R"({"content_hash":"xxh3-128:0"})", std::string(64, 'a')});
+  const auto sink = arrow::io::BufferOutputStream::Create().ValueOrDie();
+  const auto table = arrow::Table::Make(arrow::schema({arrow::field("n", arrow::int32())}, pairs), {integers({1})});
+  const auto with_pairs = parquet::ArrowWriterProperties::Builder().store_schema()->build();
+  ASSERT_TRUE(
+      parquet::arrow::WriteTable(*table, arrow::default_memory_pool(), sink, 10, parquet::default_writer_properties(), with_pairs).ok());
+  ASSERT_TRUE(put_file(files, "rewritten.parquet", sink->Finish().ValueOrDie()->ToString()).is_ok());
+  const Status status = verify_shard(files, "rewritten.parquet");
+  EXPECT_EQ(status.code(), StatusCode::kCorruptData);
+  EXPECT_THAT(status.message(), HasSubstr("no record of a darkroom shard"));
 }
 
 TEST(VerifyShard, refuses_a_hash_of_a_kind_that_it_does_not_know) {

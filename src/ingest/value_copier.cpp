@@ -32,6 +32,9 @@ arrow::Result<std::shared_ptr<arrow::ArrayData>> with_valid_nested_text(std::sha
   if (data->type->id() == arrow::Type::LARGE_STRING) {
     return with_valid_text<arrow::LargeStringArray, arrow::LargeStringBuilder>(data);
   }
+  if (data->type->id() == arrow::Type::STRING_VIEW) {
+    return with_valid_text<arrow::StringViewArray, arrow::StringViewBuilder>(data);
+  }
   const std::shared_ptr<arrow::ArrayData> original = data;
   for (size_t i = 0; i < original->child_data.size(); ++i) {
     ARROW_ASSIGN_OR_RAISE(auto child, with_valid_nested_text(original->child_data[i]));

@@ -4,13 +4,13 @@
 
 namespace darkroom {
 
-bool is_bytes_type(const arrow::DataType& type) {
-  return type.id() == arrow::Type::STRING || type.id() == arrow::Type::BINARY || type.id() == arrow::Type::LARGE_STRING ||
-         type.id() == arrow::Type::LARGE_BINARY;
-}
+bool is_bytes_type(const arrow::DataType& type) { return arrow::is_base_binary_like(type.id()) || arrow::is_binary_view_like(type.id()); }
 
 std::string_view bytes_at(const arrow::Array& array, int64_t row) {
-  if (array.type_id() == arrow::Type::LARGE_STRING || array.type_id() == arrow::Type::LARGE_BINARY) {
+  if (arrow::is_binary_view_like(array.type_id())) {
+    return static_cast<const arrow::BinaryViewArray&>(array).GetView(row);
+  }
+  if (arrow::is_large_binary_like(array.type_id())) {
     return static_cast<const arrow::LargeBinaryArray&>(array).GetView(row);
   }
   return static_cast<const arrow::BinaryArray&>(array).GetView(row);

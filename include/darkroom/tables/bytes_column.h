@@ -14,13 +14,13 @@
 
 namespace darkroom {
 
-/// Whether values of the type are text or bytes: string, binary, their large forms.
+/// Whether values of the type are text or bytes: string, binary, their large forms and views.
 bool is_bytes_type(const arrow::DataType& type);
 
 /// The bytes of a row that is not null. REQUIRES: is_bytes_type of the array's type.
 std::string_view bytes_at(const arrow::Array& array, int64_t row);
 
-/// A row's value of a text or binary column (string, binary, their large forms, or a dictionary of these): the bytes as stored,
+/// A row's value of a text or binary column (string, binary, their large forms and views, or a dictionary of these): the bytes as stored,
 /// valid while the array lives. Empty optional for null. Errors: kFailedPrecondition naming the column and its type.
 class BytesColumn {
  public:

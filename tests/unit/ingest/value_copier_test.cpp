@@ -65,6 +65,25 @@ TEST(ValueCopier, repairs_text_within_lists_and_structs) {
   EXPECT_TRUE(copy->Equals(nested_texts("bad \xEF\xBF\xBD"))) << copy->ToString();
 }
 
+TEST(ValueCopier, repairs_views_of_text) {
+  arrow::StringViewBuilder builder;
+  ASSERT_TRUE(builder.Append("bad \xFF").ok());
+  ASSERT_TRUE(builder.AppendNull().ok());
+  ASSERT_TRUE(builder.Append(std::string(50, 'x')).ok());
+  const auto source = *builder.Finish();
+  auto copier = ValueCopier::create("c", source->type());
+  ASSERT_TRUE(copier.is_ok());
+  for (int64_t row = 0; row < source->length(); ++row) {
+    ASSERT_TRUE(copier->append(*source, row).is_ok());
+  }
+  const auto copy = *copier->finish();
+  ASSERT_EQ(copy->type_id(), arrow::Type::STRING_VIEW);
+  EXPECT_TRUE(copy->ValidateFull().ok()) << copy->ValidateFull().ToString();
+  EXPECT_EQ(static_cast<const arrow::StringViewArray&>(*copy).GetView(0), "bad \xEF\xBF\xBD");
+  EXPECT_TRUE(copy->IsNull(1));
+  EXPECT_EQ(static_cast<const arrow::StringViewArray&>(*copy).GetView(2), std::string(50, 'x'));
+}
+
 TEST(ValueCopier, takes_no_value_of_another_type) {
   arrow::LargeBinaryBuilder builder;
   ASSERT_TRUE(builder.Append("bytes").ok());

@@ -34,5 +34,21 @@ TEST(BytesColumn, sees_through_dictionaries) {
   EXPECT_EQ(BytesColumn::open("t", "c", *numbers.Finish()).status().code(), StatusCode::kFailedPrecondition);
 }
 
+TEST(BytesColumn, reads_views_of_text_and_bytes) {
+  const std::string is_long(100, 'x');  // A view holds 12 bytes itself.
+  arrow::StringViewBuilder texts;
+  arrow::BinaryViewBuilder bytes;
+  for (arrow::BinaryViewBuilder* builder : {static_cast<arrow::BinaryViewBuilder*>(&texts), &bytes}) {
+    ASSERT_TRUE(builder->Append("short").ok());
+    ASSERT_TRUE(builder->AppendNull().ok());
+    ASSERT_TRUE(builder->Append(is_long).ok());
+    const auto column = BytesColumn::open("t", "c", *builder->Finish());
+    ASSERT_TRUE(column.is_ok()) << column.status().to_string();
+    EXPECT_EQ(column->at(0), "short");
+    EXPECT_EQ(column->at(1), std::nullopt);
+    EXPECT_EQ(column->at(2), is_long);
+  }
+}
+
 }  // namespace
 }  // namespace darkroom

@@ -6,6 +6,7 @@
 
 #include "base_rows.h"
 #include "darkroom/core/log.h"
+#include "darkroom/core/shown_uri.h"
 #include "darkroom/core/verbosity.h"
 #include "darkroom/files/scratch.h"
 #include "darkroom/ingest/body_pool.h"
@@ -29,7 +30,7 @@ namespace darkroom {
 namespace {
 
 // Raised whenever the same inputs, flags and responses would give other bytes.
-constexpr int kDownloadAlgorithmVersion = 4;
+constexpr int kDownloadAlgorithmVersion = 5;
 // Of an item that is being written, without what its store holds: pages of pictures, and a few rows of the other columns.
 constexpr size_t kWriterBytes = size_t{6} << 20;
 // Of an item whose failed rows are redone besides: what is read ahead of each column of its base.
@@ -130,6 +131,17 @@ Result<std::unique_ptr<ScratchFiles>> open_scratch(const DownloadOptions& option
   return scratch.is_ok() ? std::move(scratch) : scratch.status().with_context("opening the folder of --scratch");
 }
 
+/// Nulls in place of a row that cannot be read look like a row without a URL.
+void tell_malformed(const MalformedRows& rows) {
+  if (rows.count > 0) {
+    log_warning(
+        "download: {} rows of the tables are malformed (cut, another number of fields than the first row's, or no JSON object), the first "
+        "of "
+        "{}; they count as bad_url",
+        rows.count, shown_uri(rows.first_table));
+  }
+}
+
 /// Fetches what there is to do.
 Status execute(JobRun& run, const DownloadOptions& options, const DownloadRules& rules, std::stop_token stop, StageSummary& summary) {
   const bool has_bases = !options.retry_failed.is_empty() || rules.only_duplicates;
@@ -143,19 +155,20 @@ Status execute(JobRun& run, const DownloadOptions& options, const DownloadRules&
   DARKROOM_ASSIGN_OR_RETURN(const auto fetch, DownloadFetch::create(run, options, rules, pool, plan.work_bytes));
   const ReadOptions read{.batch_bytes = std::clamp<int64_t>(static_cast<int64_t>(plan.intake_bytes / 16), 64 << 10, 4 << 20),
                          .read_ahead_bytes = ahead.reader_bytes};
-  ItemJob<DownloadRow> job{.make_reader = [&](int) -> Result<std::unique_ptr<ItemReader<DownloadRow>>> {
-                             return std::unique_ptr<ItemReader<DownloadRow>>(std::make_unique<DownloadReader>(run, options, rules, read));
-                           },
-                           .add_middle = [&](Pipeline& pipeline, auto& in, auto& done) { fetch->add_stages(pipeline, in, done); },
-                           .open_writer =
-                               [&](const std::shared_ptr<ItemInWork>& item) {
-                                 auto work = std::static_pointer_cast<DownloadItem>(item);
-                                 return options.dialect == ImagesDialect::kImg2dataset
-                                            ? WebdatasetWriter::open(run, std::move(work))
-                                            : DownloadWriter::open(run, std::move(work), options.keep_failed);
-                               },
-                           .spillable = [](DownloadRow& row) { return row.error ? nullptr : &row.image; },
-                           .wait_for_demand = [&] { return fetch->wait_for_demand(options.rows_per_file); }};
+  MalformedRows malformed;  // Of the only reader.
+  ItemJob<DownloadRow> job{
+      .make_reader = [&](int) -> Result<std::unique_ptr<ItemReader<DownloadRow>>> {
+        return std::unique_ptr<ItemReader<DownloadRow>>(std::make_unique<DownloadReader>(run, options, rules, read, malformed));
+      },
+      .add_middle = [&](Pipeline& pipeline, auto& in, auto& done) { fetch->add_stages(pipeline, in, done); },
+      .open_writer =
+          [&](const std::shared_ptr<ItemInWork>& item) {
+            auto work = std::static_pointer_cast<DownloadItem>(item);
+            return options.dialect == ImagesDialect::kImg2dataset ? WebdatasetWriter::open(run, std::move(work))
+                                                                  : DownloadWriter::open(run, std::move(work), options.keep_failed);
+          },
+      .spillable = [](DownloadRow& row) { return row.error ? nullptr : &row.image; },
+      .wait_for_demand = [&] { return fetch->wait_for_demand(options.rows_per_file); }};
   const ItemPipelineOptions pipeline{.num_readers = 1,
                                      .num_writers = kNumWriters,
                                      .max_open_items = kMaxOpenItems,
@@ -164,6 +177,7 @@ Status execute(JobRun& run, const DownloadOptions& options, const DownloadRules&
                                      .traced_piece_interval = kTracedRowInterval};
   const Status status =
       run_items<DownloadRow>("download", run, std::move(job), intake, &pool, pipeline, options.metrics, std::move(stop), summary);
+  tell_malformed(malformed);
   summary.retries = fetch->stats().num_retries;
   summary.hosts = fetch->hosts().top(kTopHosts);
   summary.first_errors = fetch->first_errors();

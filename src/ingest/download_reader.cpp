@@ -14,8 +14,8 @@ namespace {
 
 /// Of a batch's memory, what each of its rows that are kept stands for.
 size_t share_of_batch(const arrow::RecordBatch& batch, size_t num_kept) {
-  const auto num_bytes = arrow::util::ReferencedBufferSize(batch);
-  return num_bytes.ok() ? static_cast<size_t>(*num_bytes) / num_kept : 0;
+  const auto num_bytes = arrow::util::ReferencedBufferSize(batch);  // Which does not know views of text.
+  return static_cast<size_t>(num_bytes.ok() ? *num_bytes : arrow::util::TotalBufferSize(batch)) / num_kept;
 }
 
 /// Has each dictionary built here: an array does that when it is first asked for it, and the writers of two items may ask at once.
@@ -35,6 +35,7 @@ Status DownloadReader::read(ItemIntake<DownloadRow>& intake) {
   const WorkItem& work = item.work;
   const Location place = run_.plan().input_place(work);
   DARKROOM_RETURN_IF_ERROR(rows_.seek(run_.plan(), work));
+  const int64_t num_malformed = rows_.num_malformed_rows();
   item.table_schema = rows_.table().schema();
   DARKROOM_ASSIGN_OR_RETURN(item.columns, find_url_columns(*item.table_schema, place.uri(), options_.url_column, options_.caption_column));
   if (work.generation > 0) {
@@ -49,6 +50,7 @@ Status DownloadReader::read(ItemIntake<DownloadRow>& intake) {
     }
     DARKROOM_RETURN_IF_ERROR(read_batch(item, kept, intake));
   }
+  count_malformed(place.uri(), num_malformed);
   const int64_t num_rows = rows_.finish(end);
   if (num_rows != wanted) {
     return Status::corrupt_data("an input has fewer rows than when the job was started (file, want, got):", place.uri(), wanted, num_rows);
@@ -63,6 +65,14 @@ Status DownloadReader::read(ItemIntake<DownloadRow>& intake) {
   item.rows_filtered = work.num_rows - intake.num_pieces();
   run_.count_filtered(item.rows_filtered);
   return {};
+}
+
+void DownloadReader::count_malformed(const std::string& table, int64_t num_before) {
+  const int64_t count = rows_.num_malformed_rows() - num_before;
+  if (malformed_.count == 0 && count > 0) {
+    malformed_.first_table = table;
+  }
+  malformed_.count += count;
 }
 
 /// Of the rows that are kept those that the run works through.

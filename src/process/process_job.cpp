@@ -23,7 +23,7 @@ namespace darkroom {
 namespace {
 
 // Raised whenever the same inputs, models and flags would give other bytes.
-constexpr int kProcessAlgorithmVersion = 4;
+constexpr int kProcessAlgorithmVersion = 5;
 constexpr size_t kQueueBatches = 2;
 constexpr size_t kMaxOpenProcessItems = 64;
 constexpr int64_t kSliceBytes = 24 << 20;  // Of pixels that are asked of a transformer at once: enough that a row group is read by few.

@@ -316,11 +316,12 @@ class ImageFolderTable final : public TableReader {
     if (metadata_->schema()->GetFieldIndex(kFileNameColumn) < 0) {
       return find_columns(*metadata_->schema(), {kFileNameColumn}, metadata_->path()).status();
     }
+    const std::vector<std::string> names = metadata_->schema()->field_names();
     arrow::FieldVector fields = {arrow::field(kPictureColumn, arrow::binary())};
     for (const auto& field : metadata_->schema()->fields()) {
       std::string lower = field->name();
       std::ranges::transform(lower, lower.begin(), [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; });
-      fields.push_back(lower == kPictureColumn ? field->WithName("input_" + field->name()) : field);
+      fields.push_back(lower == kPictureColumn ? field->WithName(input_name(field->name(), names)) : field);
     }
     schema_ = arrow::schema(std::move(fields));
     const int64_t tail = std::min(metadata_file.size_bytes(), kIdentityTailBytes);

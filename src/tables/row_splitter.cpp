@@ -85,7 +85,7 @@ Result<bool> RowSplitter::read_more() {
   return true;
 }
 
-void split_fields(std::string_view row, char separator, bool quotes, std::vector<std::string>& fields) {
+void split_fields(std::string_view row, char separator, bool quotes, size_t max_fields, std::vector<std::string>& fields) {
   fields.clear();
   size_t at = 0;
   while (true) {
@@ -102,7 +102,7 @@ void split_fields(std::string_view row, char separator, bool quotes, std::vector
     const size_t end = std::min(row.find(separator, at), row.size());
     field.append(row.substr(at, end - at));
     fields.push_back(std::move(field));
-    if (end == row.size()) {
+    if (end == row.size() || fields.size() == max_fields) {
       return;
     }
     at = end + 1;

@@ -41,7 +41,8 @@ class RowSplitter {
   bool at_end_ = false;
 };
 
-/// The fields of a CSV row (RFC 4180); `quotes` false: quotation marks are ordinary characters.
-void split_fields(std::string_view row, char separator, bool quotes, std::vector<std::string>& fields);
+/// The first `max_fields` fields of a CSV row (RFC 4180): a field takes more memory than its bytes. `quotes` false: quotation marks are
+/// ordinary characters. REQUIRES: max_fields > 0.
+void split_fields(std::string_view row, char separator, bool quotes, size_t max_fields, std::vector<std::string>& fields);
 
 }  // namespace darkroom

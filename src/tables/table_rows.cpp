@@ -15,6 +15,7 @@ bool TableRows::lies_ahead(int64_t row) {
 
 Status TableRows::seek(int64_t row) {
   if (!lies_ahead(row)) {
+    num_malformed_before_ = num_malformed_rows();
     rows_.reset();
     batch_ = {};
     const RowFilter* const filter = filter_ ? &*filter_ : nullptr;

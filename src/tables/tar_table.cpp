@@ -103,11 +103,7 @@ std::string column_of(const std::string& field, const std::vector<std::string>& 
   if (lower != kTarKey && lower != kTarImage && lower != kTarCaption) {
     return field;
   }
-  std::string renamed = "input_" + field;
-  while (std::ranges::find(fields, renamed) != fields.end()) {
-    renamed = "input_" + renamed;
-  }
-  return renamed;
+  return input_name(field, fields);
 }
 
 /// The columns of a tar and what of a sample's json goes into which.
@@ -127,17 +123,18 @@ class LayoutStudy {
       return Status::ok();
     }
     DARKROOM_ASSIGN_OR_RETURN(const std::string text, read_bytes(file, json->data_offset, json->size_bytes));
-    std::vector<std::string> names;
+    const size_t num_fields = fields_.size();
+    bool names_caption = false;
     const bool is_object = read_json_row(text, [&](const std::string& name) {
-      names.push_back(name);
-      return nullptr;
-    });
-    for (const std::string& name : is_object ? names : std::vector<std::string>()) {
-      if (name == kTarCaption) {
-        has_caption_ = true;
-      } else if (fields_.size() < kMaxTarFields && std::ranges::find(fields_, name) == fields_.end()) {
+      names_caption = names_caption || name == kTarCaption;
+      if (name != kTarCaption && fields_.size() < kMaxTarFields && std::ranges::find(fields_, name) == fields_.end()) {
         fields_.push_back(name);
       }
+      return nullptr;
+    });
+    has_caption_ = has_caption_ || (is_object && names_caption);
+    if (!is_object) {
+      fields_.resize(num_fields);
     }
     return Status::ok();
   }

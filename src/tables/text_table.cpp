@@ -38,7 +38,7 @@ class DelimitedParser final : public RowParser {
       : separator_(separator), quotes_(quotes), num_fields_(num_fields), columns_(std::move(columns)) {}
 
   bool parse(std::string_view row, Values& values) override {
-    split_fields(row, separator_, quotes_, fields_);
+    split_fields(row, separator_, quotes_, num_fields_ + 1, fields_);
     if (fields_.size() != num_fields_) {
       return false;
     }
@@ -196,10 +196,9 @@ class TextTable final : public TableReader {
       return Status::corrupt_data("reading a text table: it is empty, the first row must name the columns (path):", path());
     }
     std::vector<std::string> names;
-    split_fields(row, separator(), quote_after() != 0, names);
+    split_fields(row, separator(), quote_after() != 0, kMaxColumns + 1, names);
     if (names.size() > kMaxColumns) {
-      return Status::corrupt_data(
-          fmt::format("reading a text table: the first row names {} columns, and {} may be (path):", names.size(), kMaxColumns), path());
+      return Status::corrupt_data("reading a text table: the first row names more than 1,000 columns (path):", path());
     }
     schema_ = text_schema(names);
     return Status::ok();
@@ -216,19 +215,16 @@ class TextTable final : public TableReader {
       if (!more) {
         break;
       }
-      std::vector<std::string> keys;
+      const size_t num_names = names.size();
       const bool is_object = read_json_row(row, [&](const std::string& key) {
-        keys.push_back(key);
-        return nullptr;
-      });
-      if (!is_object) {
-        continue;
-      }
-      ++num_objects;
-      for (const std::string& key : keys) {
         if (names.size() < kMaxColumns && known.insert(key).second) {
           names.push_back(key);
         }
+        return nullptr;
+      });
+      num_objects += is_object ? 1 : 0;
+      for (; !is_object && names.size() > num_names; names.pop_back()) {
+        known.erase(names.back());
       }
     }
     if (num_rows > 0 && num_objects == 0) {

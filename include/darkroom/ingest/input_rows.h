@@ -32,6 +32,7 @@ class InputRows {
   /// As of TableRows; `end` counts in the input.
   Result<KeptRows> next(int64_t end) { return rows_->next(end); }
   int64_t finish(int64_t end) { return rows_->finish(end); }
+  int64_t num_malformed_rows() const { return rows_->num_malformed_rows(); }
 
  private:
   const WhereExpression* const where_;

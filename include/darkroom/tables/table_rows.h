@@ -41,6 +41,8 @@ class TableRows {
   Result<KeptRows> next(int64_t end);
   /// Ends the run, once next(end) gave none: how many of its rows the table really has.
   int64_t finish(int64_t end);
+  /// As of FilteredRows, of all that was read, which may lie behind a run's end.
+  int64_t num_malformed_rows() const { return num_malformed_before_ + (rows_ == nullptr ? 0 : rows_->num_malformed_rows()); }
   /// How often a range was begun.
   int64_t num_ranges() const { return num_ranges_; }
 
@@ -59,6 +61,7 @@ class TableRows {
   int64_t first_row_ = 0;  // Of the run, or where the next one may begin; rows before it are done with.
   bool is_at_end_ = false;
   int64_t num_ranges_ = 0;
+  int64_t num_malformed_before_ = 0;  // Of ranges that are closed.
 };
 
 }  // namespace darkroom

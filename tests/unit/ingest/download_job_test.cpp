@@ -1,6 +1,8 @@
 #include "darkroom/ingest/download_job.h"
 
+#include <arrow/io/memory.h>
 #include <gtest/gtest.h>
+#include <parquet/arrow/writer.h>
 
 #include <thread>
 
@@ -92,6 +94,48 @@ TEST_F(DownloadJob, repairs_and_counts_captions_that_are_no_utf8) {
   options.metadata = {folder_.path("urls.csv")};
   EXPECT_EQ(download(options).num_invalid_captions, 1);
   EXPECT_EQ(texts(*read_table(output() + "/part-000000.parquet"), "caption")[0], "caf\xEF\xBF\xBD");
+}
+
+TEST_F(DownloadJob, a_json_line_that_is_no_utf8_keeps_its_row_and_counts_only_where_its_caption_was_repaired) {
+  add_pictures(1);
+  web_.start();
+  const std::string begin = R"({"url": ")" + web_.web().url() + R"(/picture0.png", )";
+  write_bytes(folder_.path("urls.jsonl"), begin + "\"caption\": \"caf\xE9\", \"note\": \"a\"}\n" + begin +
+                                              R"("caption": "cut \ud83d"})"
+                                              "\n" +
+                                              begin + "\"caption\": \"fine\", \"note\": \"caf\xE9\"}\n");
+  DownloadOptions options = web_.options(output());
+  options.metadata = {folder_.path("urls.jsonl")};
+  const StageSummary summary = download(options);
+  EXPECT_EQ(summary.rows_out, 3);
+  EXPECT_EQ(summary.num_invalid_captions, 2);
+  const auto part = read_table(output() + "/part-000000.parquet");
+  EXPECT_EQ(texts(*part, "caption"), (std::vector<std::string>{"caf\xEF\xBF\xBD", "cut \xEF\xBF\xBD", "fine"}));
+  EXPECT_EQ(texts(*part, "note")[2], "caf\xEF\xBF\xBD");
+}
+
+TEST_F(DownloadJob, malformed_rows_of_tables_are_told_once) {
+  add_pictures(1);
+  web_.start();
+  const std::string url = web_.web().url() + "/picture0.png";
+  std::filesystem::create_directories(folder_.path("tables"));
+  write_bytes(folder_.path("tables/a.csv"), "url,caption\n" + url + ",first\n" + url + ",one, two\n" + url + ",last\n");
+  write_bytes(folder_.path("tables/b.jsonl"), R"({"url": ")" + url +
+                                                  R"(", "caption": "third"})"
+                                                  "\n{\"url\": \"" +
+                                                  url + "\n" + url + "\n");
+  DownloadOptions options = web_.options(output());
+  options.metadata = {folder_.path("tables")};
+  options.rows_per_file = 2;
+  testing::internal::CaptureStderr();
+  const StageSummary summary = download(options);
+  const std::string log = testing::internal::GetCapturedStderr();
+  EXPECT_EQ(summary.rows_out, 3);
+  EXPECT_EQ(summary.rows_by_error, (RowsByError{{"bad_url", 3}}));
+  const size_t told = log.find("3 rows of the tables are malformed");
+  EXPECT_NE(told, std::string::npos) << log;
+  EXPECT_NE(log.find("a.csv", told), std::string::npos) << log;
+  EXPECT_EQ(log.find("malformed", log.find('\n', told)), std::string::npos) << log;
 }
 
 TEST_F(DownloadJob, each_table_of_a_job_is_read_by_its_own_columns) {
@@ -387,6 +431,36 @@ TEST_F(DownloadJob, categories_are_carried_along_by_items_that_are_written_side_
     const auto table = read_table(output() + "/" + PartName{.item = item}.text());
     EXPECT_EQ(texts(*table, "category"), (std::vector<std::string>{"category 0", "category 1", "category 2"})) << item;
   }
+}
+
+TEST_F(DownloadJob, views_of_text_are_text) {
+  add_pictures(1);
+  web_.start();
+  arrow::StringViewBuilder urls, captions, notes;
+  const std::string url = web_.web().url() + "/picture0.png";
+  ASSERT_TRUE((urls.Append(url) & captions.Append("a caption that is longer than a view") & notes.Append("caf\xE9")).ok());
+  ASSERT_TRUE((urls.Append(url) & captions.Append("short") & notes.AppendNull()).ok());
+  const arrow::ArrayVector columns = {*urls.Finish(), *captions.Finish(), *notes.Finish()};
+  const auto schema = arrow::schema(
+      {arrow::field("url", arrow::utf8_view()), arrow::field("caption", arrow::utf8_view()), arrow::field("note", arrow::utf8_view())});
+  const auto sink = arrow::io::BufferOutputStream::Create().ValueOrDie();
+  const auto properties = parquet::ArrowWriterProperties::Builder().store_schema()->build();
+  ASSERT_TRUE(parquet::arrow::WriteTable(*arrow::Table::Make(schema, columns), arrow::default_memory_pool(), sink, 100,
+                                         parquet::default_writer_properties(), properties)
+                  .ok());
+  write_bytes(folder_.path("urls.parquet"), sink->Finish().ValueOrDie()->ToString());
+  for (const ImagesDialect dialect : {ImagesDialect::kDarkroom, ImagesDialect::kImg2dataset}) {
+    DownloadOptions options = web_.options(output(dialect == ImagesDialect::kDarkroom ? "ours" : "theirs"));
+    options.metadata = {folder_.path("urls.parquet")};
+    options.dialect = dialect;
+    EXPECT_EQ(download(options).rows_out, 2);
+  }
+  const auto part = read_table(output("ours") + "/part-000000.parquet");
+  EXPECT_EQ(texts(*part, "caption"), (std::vector<std::string>{"a caption that is longer than a view", "short"}));
+  const auto note = part->GetColumnByName("note")->chunk(0);
+  ASSERT_EQ(note->type_id(), arrow::Type::STRING_VIEW);
+  EXPECT_EQ(static_cast<const arrow::StringViewArray&>(*note).GetView(0), "caf\xEF\xBF\xBD");
+  EXPECT_TRUE(note->IsNull(1));
 }
 
 TEST_F(DownloadJob, a_column_that_holds_no_text_is_refused_before_anything_is_written) {

@@ -78,7 +78,7 @@ TEST_F(ProcessJob, does_not_go_on_with_what_an_earlier_algorithm_began) {
   ASSERT_TRUE(write_file_atomic(local_files(), record, began.dump()).is_ok());
   const Status refused = failure(options());
   EXPECT_EQ(refused.code(), StatusCode::kFailedPrecondition);
-  EXPECT_THAT(refused.message(), HasSubstr("algorithm_version (had 3, asked for 4)"));
+  EXPECT_THAT(refused.message(), HasSubstr("algorithm_version (had 3, asked for 5)"));
 }
 
 TEST_F(ProcessJob, rows_that_are_not_finite_cost_themselves_in_every_container) {

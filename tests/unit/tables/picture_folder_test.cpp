@@ -118,6 +118,15 @@ TEST_F(PictureFolder, an_imagefolder_joins_its_metadata_with_the_pictures) {
   EXPECT_THAT(texts(*read_range(*table, 1, 5, {"text", "image"}), "image"), ElementsAre("ay"));
 }
 
+TEST_F(PictureFolder, a_renamed_column_takes_no_name_that_is_there) {
+  put("a.jpg", "ay");
+  put("metadata.jsonl", R"({"file_name": "a.jpg", "image": "i", "input_image": "j", "Image": "k"})");
+  EXPECT_THAT(open()->schema()->field_names(), ElementsAre("image", "file_name", "input_input_image", "input_image", "input_Image"));
+  EXPECT_THAT(column("input_input_image"), ElementsAre("i"));
+  EXPECT_THAT(column("input_image"), ElementsAre("j"));
+  EXPECT_THAT(column("image"), ElementsAre("ay"));
+}
+
 TEST_F(PictureFolder, an_imagefolder_may_have_a_csv) {
   put("a.jpg", "ay");
   put("b.jpg", "bee");

@@ -4,6 +4,7 @@
 #include "darkroom/files/memory_files.h"
 #include "darkroom/tables/table_reader.h"
 #include "table_rows.h"
+#include "tables/row_splitter.h"
 
 namespace darkroom {
 namespace {
@@ -43,6 +44,19 @@ TEST_F(TextTables, csv_follows_rfc_4180) {
   EXPECT_THAT(texts(read_range(*table, 2, 2, {"url"}).value(), "url"), ElementsAre("u3", "u4"));
 }
 
+// A field takes 32 bytes of memory at least, and a line may have one a byte.
+TEST_F(TextTables, a_line_has_no_more_fields_than_are_asked_for) {
+  std::vector<std::string> fields;
+  split_fields(std::string(1000, ','), ',', true, 3, fields);
+  EXPECT_THAT(fields, ElementsAre("", "", ""));
+  split_fields("a,\"b,\"\"\",c,d", ',', true, 3, fields);
+  EXPECT_THAT(fields, ElementsAre("a", "b,\"", "c"));
+  for (const size_t most : {3, 4}) {
+    split_fields("a,b,", ',', true, most, fields);
+    EXPECT_THAT(fields, ElementsAre("a", "b", ""));
+  }
+}
+
 TEST_F(TextTables, tsv_takes_quotation_marks_as_they_are) {
   auto table = open("a.tsv", "url\tcaption\nu1\t\"open\nu2\tx\n");
   EXPECT_THAT(texts(read_range(*table, 0, 9).value(), "caption"), ElementsAre("\"open", "x"));
@@ -80,11 +94,44 @@ TEST_F(TextTables, a_json_line_that_nests_too_deep_is_malformed) {
 }
 
 TEST_F(TextTables, a_json_value_that_is_no_text_is_its_json_text_in_its_own_order) {
-  const std::string value = R"({"z":1,"b":[1,{},[],"x\"y",null,true,[[-2],1500.0]],"a":{"z":0,"y":"[:,{"}})";
+  const std::string value = R"({"z":1,"b":[1,{},[],"x\"y",null,true,[[-2],1.5e3]],"a":{"z":0,"y":"[:,{"}})";
   auto table = open("a.jsonl", "{\"no\":" + value + ",\"url\":" + value +
                                    "}\n{\"url\": [ 1 , { \"a\" : 1.5e3 } ]}\n{\"url\":\"[\"}\n{\"url\":18446744073709551615}");
   auto range = table->read_rows(0, 9, {"url"}).value();
-  EXPECT_THAT(texts(read_all(*range).value(), "url"), ElementsAre(value, R"([1,{"a":1500.0}])", "[", "18446744073709551615"));
+  EXPECT_THAT(texts(read_all(*range).value(), "url"), ElementsAre(value, R"([1,{"a":1.5e3}])", "[", "18446744073709551615"));
+}
+
+TEST_F(TextTables, numbers_of_json_keep_their_digits) {
+  const std::vector<std::string> numbers = {"12345678901234567890123", "1e5", "0.10", "-0", "-0.0", "-7", "0.1e-400", "[1.50,-0,2E+3]"};
+  std::string lines;
+  for (const std::string& number : numbers) {
+    lines += "{\"n\": " + number + "}\n";
+  }
+  auto table = open("a.jsonl", lines);
+  EXPECT_EQ(texts(read_range(*table, 0, 99).value(), "n"), numbers);
+}
+
+// Bytes that are no UTF-8, as of Latin-1, and half a pair of surrogates, as of a text that was cut by its UTF-16.
+TEST_F(TextTables, json_lines_with_text_that_json_cannot_hold_keep_their_rows) {
+  const std::string ff = "\xff";
+  auto table =
+      open("a.jsonl",
+           "{\"url\": \"u1\", \"caption\": \"caf\xe9 \xe2\x82!\"}\n"
+           "{\"url\": \"u2\", \"caption\": \"cut \\ud83d\"}\n"
+           "{\"url\": \"u3\", \"caption\": \"\\udE00\\ud83d\\ud83D\\ude00 \\\\ud83d\"}\n"
+           "{\"url\": \"u4\", \"caption\": \"fine: \xef\xbf\xbd \\ufffd\", \"note\": \"caf\xe9\", \"tags\": [\"\\udc00\", {\"\xff\": 1}]}\n"
+           "{\"url\": \"u5\", \"caption\": \"no end \xe9}\n"
+           "{\"url\": \"u6\", \"caption\": \"\\ud83d\\u00e9 \\ud83dx\", \"\xe9\": \"named\"}\n");
+  EXPECT_THAT(table->schema()->field_names(), ElementsAre("url", "caption", "note", "tags", "\xef\xbf\xbd"));
+  auto range = table->read_rows(0, 99, {}).value();
+  const auto rows = read_all(*range).value();
+  EXPECT_THAT(texts(rows, "url"), ElementsAre("u1", "u2", "u3", "u4", "<null>", "u6"));
+  EXPECT_THAT(texts(rows, "caption"), ElementsAre("caf" + ff + " " + ff + "!", "cut " + ff, ff + ff + "\xF0\x9F\x98\x80 \\ud83d",
+                                                  "fine: \xef\xbf\xbd \xef\xbf\xbd", "<null>", ff + "\xc3\xa9 " + ff + "x"));
+  EXPECT_EQ(texts(rows, "note")[3], "caf" + ff);
+  EXPECT_EQ(texts(rows, "tags")[3], "[\"\xef\xbf\xbd\",{\"\xef\xbf\xbd\":1}]");
+  EXPECT_EQ(texts(rows, "\xef\xbf\xbd")[5], "named");
+  EXPECT_EQ(range->num_malformed_rows(), 1);
 }
 
 TEST_F(TextTables, of_a_json_key_that_comes_twice_the_last_value_counts) {
@@ -104,7 +151,7 @@ TEST_F(TextTables, have_at_most_1000_columns) {
     row += fmt::format(",\"c{}\":0", i);
   }
   EXPECT_EQ(open("a.csv", header + "\n")->schema()->num_fields(), 1000);
-  EXPECT_THAT(std::string(fail("b.csv", header + ",c1000\n").message()), HasSubstr("1001"));
+  EXPECT_THAT(std::string(fail("b.csv", header + ",c1000\n").message()), HasSubstr("more than 1,000 columns"));
   // Keys that come later are no columns.
   auto table = open("a.jsonl", row + "}\n" + row + ",\"c1000\":1}\n{\"c1001\":1,\"c7\":7}\n");
   EXPECT_EQ(table->schema()->num_fields(), 1000);

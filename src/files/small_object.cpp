@@ -117,7 +117,7 @@ Result<bool> create_small_object(FileSystem& files, const std::string& path, std
 Result<std::string> read_small_object(FileSystem& files, const std::string& path, int64_t max_bytes) {
   DARKROOM_ASSIGN_OR_RETURN(const std::unique_ptr<InputFile> file, open_small_object(files, path));
   std::string text;
-  constexpr int64_t kStepBytes = 4 << 10;  // A pipe or a file of /proc states no size.
+  constexpr int64_t kStepBytes = 4 << 10;  // A file of /proc states no size.
   for (int64_t have = 0; have <= max_bytes; have = static_cast<int64_t>(text.size())) {
     const int64_t step = std::min(std::max(file->size_bytes() + 1 - have, kStepBytes), max_bytes + 1 - have);
     text.resize(static_cast<size_t>(have + step));

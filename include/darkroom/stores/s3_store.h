@@ -48,7 +48,7 @@ struct StoreTools {
 ///
 /// publish() keeps to first-wins by the condition If-None-Match where the server has it for PUT and CompleteMultipartUpload (kAtomic); by a
 /// commit record where only PUT has it (kCommitRecord); else it looks just before (kLookBefore). Which of them is found out by trying, with
-/// seven requests, once a bucket. Each object carries `x-amz-meta-darkroom-writer`, a mark that is never used twice, so that a lost reply
+/// eight requests, once a bucket. Each object carries `x-amz-meta-darkroom-writer`, a mark that is never used twice, so that a lost reply
 /// tells no lie: who finds the name taken looks whose the object is.
 ///
 /// Failures that may pass are tried again with growing waits. Before the server has answered at all, a dead, unknown, refusing or silent

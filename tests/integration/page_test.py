@@ -11,6 +11,7 @@ import io
 import json
 import pathlib
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -28,7 +29,7 @@ sys.path.insert(0, str(ROOT / "tests" / "support"))
 from PIL import Image, PngImagePlugin  # noqa: E402
 
 from browser import Browser  # noqa: E402: it lies beside the tests' other support.
-from fake_painter import FakeDataset, FakePainter, FakeRun, color_of, png_of  # noqa: E402
+from fake_painter import FakeDataset, FakePainter, FakeRun, Handler, color_of, png_of  # noqa: E402
 
 PAGE = ROOT / "src" / "serve" / "page"
 READY = "'ready' in document.documentElement.dataset"
@@ -78,6 +79,27 @@ def page_of_program(*flags: str):
     browser()  # Where there is none, nothing is served.
     with Server(model(), *flags) as server, browser().tab(f"http://127.0.0.1:{server.port}/") as tab:
         yield server, tab
+
+
+class ShakyHandler(Handler):
+    def handle_api(self, body: bytes) -> None:
+        painter: ShakyPainter = self.server.painter
+        fault = next((one for one in painter.faults if re.fullmatch(one[0], f"{self.command} {self.path}")), None)
+        if fault is None:
+            return super().handle_api(body)
+        if fault[1] == 0:  # The connection ends without an answer.
+            self.close_connection = True
+            return None
+        return self.refuse(fault[1], "this is a fault")
+
+
+class ShakyPainter(FakePainter):
+    """What begins with a fault's expression, as "GET /v1/jobs/.*", gets its status as long as the fault stands."""
+
+    def __init__(self) -> None:
+        super().__init__(PAGE)
+        self.faults: list[tuple[str, int]] = []
+        self.server.RequestHandlerClass = ShakyHandler
 
 
 def num_of(selector: str) -> str:
@@ -253,6 +275,61 @@ def events_that_break_off_and_a_page_that_is_loaded_anew_lose_no_job() -> None:
         tab.wait_for("document.querySelector('.task .state').textContent === 'step 4 of 30'")
         job.finish()
         tab.wait_for(f"{num_of('#tasks img.whole')} === 1")
+
+
+def a_network_that_is_gone_for_a_while_loses_no_job() -> None:
+    state = "document.querySelector('.task .state').textContent"
+    with ShakyPainter() as painter, opened(painter, ("ERR_", "Failed to load")) as tab:
+        tab.value("{const whole = setTimeout; window.setTimeout = (act, time) => whole(act, time / 20);}")  # A second is short.
+        for status in (0, 503, 429):  # Of all that is asked about a job while it is painted.
+            tab.click("#paint")
+            job = painter.next_job()
+            job.progress(2)
+            tab.wait_for(f"{state} === 'step 2 of 30'")
+            painter.faults = [(r"GET /v1/jobs/.*", status)]
+            with job.changed:
+                job.drops = 1
+                job.changed.notify_all()
+            tab.wait_for(f"{state}.includes('asking again in')")
+            require(tab.value("JSON.parse(sessionStorage.getItem('darkroom.open')).length") == 1, "the note of a job", status)
+            painter.faults = []
+            job.progress(5)
+            tab.wait_for(f"{state} === 'step 5 of 30'")
+            painter.faults = [(r"GET /v1/jobs/.*/images/.*", status)]  # Of its pictures.
+            job.finish()
+            tab.wait_for(f"{state}.includes('asking again in')")
+            painter.faults = []
+            tab.wait_for(f"{state} === 'done' && {num_of('.task:first-child img.whole')} === 1")
+        require(tab.value("sessionStorage.getItem('darkroom.open')") == "[]", "notes of jobs that are done")
+
+        tab.click("#paint")  # A cancellation that does not arrive is sent again.
+        job = painter.next_job()
+        job.progress(2)
+        tab.wait_for(f"{state} === 'step 2 of 30'")
+        painter.faults = [(r"\w+ /v1/jobs/.*", 0)]
+        with job.changed:
+            job.drops = 1
+            job.changed.notify_all()
+        tab.click(".task .cancel")
+        tab.wait_for(f"{state}.includes('cancelling again in')")
+        painter.faults = []
+        tab.wait_for("document.querySelector('.task').dataset.state === 'cancelled'")
+
+        tab.click("#paint")  # What is refused for another reason is not asked again, and a page that is loaded anew goes on.
+        job = painter.next_job()
+        painter.faults = [(r"GET /v1/jobs/.*/images/.*", 403)]
+        job.finish()
+        tab.wait_for(f"{state} === 'failed: This is a fault'")
+        painter.faults = []
+        tab.reload()
+        tab.wait_for(READY)
+        tab.wait_for(f"{state} === 'done' && {num_of('.task img.whole')} === 1")
+        tab.click("#paint")
+        job = painter.next_job()
+        painter.faults = [(r"GET /v1/jobs/.*", 410)]
+        job.finish()
+        tab.wait_for("document.querySelector('.task').dataset.state === 'failed'")
+        require(tab.value("sessionStorage.getItem('darkroom.open')") == "[]", "the note of a job that the server does not know")
 
 
 def a_grid_is_a_labelled_table_of_pictures() -> None:
@@ -1331,6 +1408,7 @@ if __name__ == "__main__":
             a_sweep_asks_for_no_more_pictures_at_a_time_than_the_server_takes,
             what_the_server_refuses_is_a_sentence_and_a_full_queue_is_asked_again,
             events_that_break_off_and_a_page_that_is_loaded_anew_lose_no_job,
+            a_network_that_is_gone_for_a_while_loses_no_job,
             a_grid_is_a_labelled_table_of_pictures,
             a_wrong_axis_of_a_grid_is_a_sentence,
             a_grid_has_any_field_of_the_form_as_an_axis,

@@ -2,12 +2,18 @@
 
 const kKeyName = "darkroom.key";
 const kMostTries = 5;  // Of what is only read, of a server that has no room for now.
+const kNoAnswer = "The server does not answer. Does it still run?";
 
 export class ServerError extends Error {
   constructor(sentence, status = 0, retrySeconds = undefined) {
     super(sentence);
-    this.status = status;  // 0: no answer came.
+    this.status = status;  // 0: no answer came, or not the whole of it.
     this.retrySeconds = retrySeconds;
+  }
+
+  /** Whether the same question may be answered later. */
+  get isPassing() {
+    return this.status === 0 || this.status === 429 || this.status >= 500;
   }
 }
 
@@ -32,6 +38,15 @@ async function refusal(reply) {
 
 export function waited(seconds) {
   return new Promise((resolve) => setTimeout(resolve, 1000 * seconds));
+}
+
+/** The reply's body as `kind`: "json" or "blob". */
+async function bodyOf(reply, kind) {
+  try {
+    return await reply[kind]();
+  } catch {
+    throw new ServerError(kNoAnswer);
+  }
 }
 
 /** Events of a text/event-stream as {type, data}; data is what JSON says. */
@@ -100,14 +115,14 @@ export class Api {
     return (await this.#ask("POST", "v1/jobs", request)).json();
   }
   async job(id) {
-    return (await this.#ask("GET", `v1/jobs/${encodeURIComponent(id)}`)).json();
+    return bodyOf(await this.#ask("GET", `v1/jobs/${encodeURIComponent(id)}`), "json");
   }
   async cancel(id) {
     await this.#ask("DELETE", `v1/jobs/${encodeURIComponent(id)}`);
   }
   /** `path` as a job names it. Relative, like all others: the server may lie below a proxy's path. */
   async picture(path) {
-    return (await this.#ask("GET", path.replace(/^\/+/, ""))).blob();
+    return bodyOf(await this.#ask("GET", path.replace(/^\/+/, "")), "blob");
   }
   /** The names of the training runs that are shown. */
   async runs() {
@@ -142,7 +157,11 @@ export class Api {
   }
   async* events(id, signal) {
     const reply = await this.#ask("GET", `v1/jobs/${encodeURIComponent(id)}/events`, undefined, signal);
-    yield* eventsOf(reply.body);
+    try {
+      yield* eventsOf(reply.body);
+    } catch {
+      throw new ServerError(kNoAnswer);
+    }
   }
 
   async #ask(method, path, body, signal) {
@@ -180,7 +199,7 @@ export class Api {
       if (signal?.aborted) {
         throw failure;
       }
-      throw new ServerError("The server does not answer. Does it still run?");
+      throw new ServerError(kNoAnswer);
     }
   }
 

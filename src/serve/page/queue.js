@@ -5,8 +5,8 @@ import {keep, withoutPicture} from "./elements.js";
 
 const kMostOpen = 4;  // Jobs of this page that the server has at a time.
 const kMostAsks = 60;  // Of one job, of a server that has no room for it.
-const kMostDrops = 3;  // Streams of events in a row that end without one.
-const kSecondsToReopen = 1;  // A stream of events.
+const kMostSecondsToWait = 30;  // Before a job is asked about again; the first time 1, then twice as long each time.
+const kUnknown = [404, 410];  // Statuses of a job that the server does not have any more.
 const kOpenName = "darkroom.open";
 
 /** One job. `state`: waiting (in this page), queued, painting, done, failed, cancelled. Says "change" whenever something is new. */
@@ -20,6 +20,7 @@ export class Task extends EventTarget {
   previews = [];  // Data URLs, by the picture's number.
   blobs = [];
   isCancelAsked = false;
+  isCancelLost = false;  // The server has not heard of it.
 
   constructor(request, settings) {
     super();
@@ -53,6 +54,7 @@ export class Task extends EventTarget {
 export class PaintQueue extends EventTarget {
   #waiting = [];
   #open = new Set();
+  #noted = new Set();  // Of which the server has not said yet that they are over, or unknown.
   #turn = Promise.resolve();  // When the request before has been answered: the server is to paint in the order of the page.
 
   constructor(api) {
@@ -77,6 +79,7 @@ export class PaintQueue extends EventTarget {
     const tasks = noted.map(({id, request, settings}) => {
       const task = new Task(request, settings);
       task.update({id, state: "queued"});
+      this.#noted.add(task);
       this.#run(task);
       return task;
     });
@@ -91,7 +94,7 @@ export class PaintQueue extends EventTarget {
       task.update({state: "cancelled"});
       this.#changed();
     } else if (task.id !== null && !task.isOver) {
-      await this.api.cancel(task.id).catch((failure) => task.update({note: failure.message}));
+      await this.api.cancel(task.id).catch((failure) => task.update({note: failure.message, isCancelLost: failure.isPassing}));
     }
   }
 
@@ -100,7 +103,7 @@ export class PaintQueue extends EventTarget {
   }
 
   #changed() {
-    const noted = [...this.#open].filter((task) => task.id !== null).map(({id, request, settings}) => ({id, request, settings}));
+    const noted = [...this.#noted].map(({id, request, settings}) => ({id, request, settings}));
     if (!keep(kOpenName, noted, "sessionStorage")) {  // Start pictures of several jobs are more than a browser keeps.
       keep(kOpenName, noted.map(({id, request, settings}) => ({id, request: withoutPicture(request), settings: withoutPicture(settings)})), "sessionStorage");
     }
@@ -123,8 +126,12 @@ export class PaintQueue extends EventTarget {
         await submitted;
       }
       await this.#follow(task);
+      this.#noted.delete(task);
     } catch (failure) {
-      task.update({state: task.isCancelAsked ? "cancelled" : "failed", error: failure.message});
+      if (kUnknown.includes(failure.status)) {
+        this.#noted.delete(task);
+      }
+      task.update({state: task.isCancelAsked ? "cancelled" : "failed", error: failure.message, note: ""});
     }
     this.#open.delete(task);
     this.#pump();
@@ -135,6 +142,7 @@ export class PaintQueue extends EventTarget {
       try {
         const job = await this.api.submit(task.request);
         task.update({id: job.id, state: "queued", note: "", seeds: job.seeds ?? task.seeds, warnings: job.warnings ?? []});
+        this.#noted.add(task);
         this.#changed();
         if (task.isCancelAsked) {
           await this.cancel(task);
@@ -154,28 +162,48 @@ export class PaintQueue extends EventTarget {
     throw new ServerError("");
   }
 
+  /** Until the job is over: what a network or a server that is gone for a while leaves open is asked again. */
   async #follow(task) {
-    for (let drops = 0; drops < kMostDrops;) {
-      try {
-        for await (const {type, data} of this.api.events(task.id)) {
-          drops = 0;
-          if (await this.#take(task, type, data)) {
+    for (let seconds = 1, drop;; seconds = drop ? Math.min(2 * seconds, kMostSecondsToWait) : 1) {
+      for (const ask of [() => this.#listen(task), () => this.#look(task)]) {
+        try {
+          drop = undefined;
+          if (await ask()) {
             return;
           }
+        } catch (failure) {
+          if (!failure.isPassing) {
+            throw failure;
+          }
+          drop = failure;
         }
-      } catch (failure) {
-        if (failure instanceof ServerError) {
-          throw failure;
-        }  // Else the stream broke off.
       }
-      ++drops;
-      const job = await this.api.job(task.id);
-      if (await this.#take(task, job.status, job)) {
-        return;
+      const pause = Math.max(seconds, drop?.retrySeconds ?? 0);
+      if (drop !== undefined) {
+        const [said, act] = [drop.status === 0 ? "No answer" : drop.message, task.isCancelLost ? "cancelling" : "asking"];
+        task.update({note: `${said}; ${act} again in ${pause} s`});
       }
-      await waited(kSecondsToReopen);
+      await waited(pause);
     }
-    throw new ServerError("The connection to the server breaks off again and again");
+  }
+
+  /** Takes the events of a stream; whether the job is over by them. */
+  async #listen(task) {
+    if (task.isCancelLost) {
+      await this.api.cancel(task.id);
+      task.isCancelLost = false;
+    }
+    for await (const {type, data} of this.api.events(task.id)) {
+      if (await this.#take(task, type, data)) {
+        return true;
+      }
+    }
+    return false;
+  }
+
+  async #look(task) {
+    const job = await this.api.job(task.id);
+    return this.#take(task, job.status, job);
   }
 
   /** Whether that was the last event. */

@@ -1131,6 +1131,31 @@ def what_the_server_lacks_is_not_offered() -> None:
         require(Image.open(io.BytesIO(base64.b64decode(paint_one(painter, tab, 3)["init_image"]))).size == (64, 64), "a picture that was painted begins another")
 
 
+def a_strength_that_is_not_shown_stops_nothing() -> None:
+    with page_of_fake({"image_to_image": True}) as (painter, tab), temporary_folder() as folder:
+        picture = folder / "start.png"
+        picture.write_bytes(png_of((1, 2, 3), 64, 64))
+        for index, strength in enumerate(("0", "2", ""), 1):
+            tab.drop(picture, "#start-picture")
+            tab.wait_for("document.querySelector('#strength-row').checkVisibility()")
+            tab.choose("#strength", strength)  # Also an empty one.
+            tab.click("#paint")
+            require(tab.value("document.activeElement.id === 'strength' && !document.querySelector('#strength').validity.valid"), "a strength that is none", strength)
+            tab.click("#start-remove")
+            paint_one(painter, tab, index)
+        tab.fill("#description", "kept")
+        tab.drop(picture, "#start-picture")
+        tab.wait_for("document.querySelector('#strength-row').checkVisibility()")
+        tab.fill("#strength", "0")
+        tab.reload()
+        tab.wait_for(READY)
+        require(tab.value(value_of("#description")) == "kept" and tab.value(value_of("#strength")) == "0.8", "a strength that is none is kept", tab.value(value_of("#strength")))
+        tab.drop(write_png(folder / "webui.png", parameters="a lighthouse\nSteps: 22, Seed: 3, Denoising strength: 0"))
+        tab.wait_for(f"{value_of('#description')} === 'a lighthouse'")
+        require(tab.value(value_of("#strength")) == "0.8", "a strength that is none is read", tab.value(value_of("#strength")))
+        paint_one(painter, tab)
+
+
 def a_start_picture_goes_out_as_it_is_seen_and_without_what_its_file_says() -> None:
     secret = "a place that nobody is told"
     said = Image.Exif()
@@ -1412,6 +1437,7 @@ if __name__ == "__main__":
             a_grid_is_a_labelled_table_of_pictures,
             a_wrong_axis_of_a_grid_is_a_sentence,
             a_grid_has_any_field_of_the_form_as_an_axis,
+            a_strength_that_is_not_shown_stops_nothing,
             a_start_picture_goes_out_as_it_is_seen_and_without_what_its_file_says,
             the_history_brings_all_settings_back_and_is_bounded,
             a_png_brings_its_settings_back,

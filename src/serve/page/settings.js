@@ -51,8 +51,7 @@ export class SettingsForm {
     const first = this.templates.examples[0];
     const [kind, style] = [this.templates.kinds[0].name, this.templates.styles[0].name];
     return {description: first.description, negative_prompt: "", prompt_syntax: "weighted", kind, style, sampler: "", ...usualSides(this.facts),
-            steps: defaults?.steps ?? 30, guidance_scale: defaults?.guidance_scale ?? 7.5, seed: 1, images: 1, strength: 0.8,
-            keeps_seed: false};
+            steps: defaults?.steps ?? 30, guidance_scale: defaults?.guidance_scale ?? 7.5, seed: 1, images: 1, keeps_seed: false};
   }
 
   #saved() {
@@ -163,6 +162,9 @@ export class SettingsForm {
         this.#offerSampler(settings.sampler);
       }
       const field = this.#field(name);
+      if (name === "strength" && !(settings.strength >= field.min && settings.strength <= field.max)) {
+        continue;  // It may not be seen: nobody could mend it.
+      }
       const isChoice = field.tagName === "SELECT";
       if (settings[name] !== undefined && (!isChoice || [...field.options].some(({value}) => value === String(settings[name])))) {
         field.value = settings[name];
@@ -228,6 +230,7 @@ export class SettingsForm {
     const whole = composedPrompt(settings, this.templates);
     byId("whole-prompt").textContent = whole === settings.description ? "" : `Prompt: ${whole}`;
     byId("strength-row").hidden = !this.#initImage;
+    byId("strength").disabled = !this.#initImage;  // What is not seen is not validated.
     byId("weights-hint").hidden = !this.readsWeights;
   }
 

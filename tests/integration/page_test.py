@@ -1001,6 +1001,52 @@ def an_answer_that_nobody_waits_for_any_more_changes_nothing() -> None:
         tab.wait_for(shown_rows(12, 12))
 
 
+class ShakyDataset(FakeDataset):
+    """Its rows from 700 on do not come as long as `fails`, and not before they are released."""
+
+    fails = True
+
+    def __init__(self, captions: list[str]) -> None:
+        super().__init__(captions)
+        self.released = threading.Event()
+
+    def rows(self, query: dict[str, str]) -> dict:
+        if int(query["from"]) >= 700:
+            require(not self.fails, "a fault")
+            self.released.wait()
+        return super().rows(query)
+
+
+def a_search_that_fails_or_takes_long_loses_no_rows() -> None:
+    dataset = ShakyDataset([f"{'red apple' if number % 50 == 49 else 'grey stone'} {number}" for number in range(1000)])
+    dataset.most_searched = 100
+    with page_of_datasets({"data": dataset}, allowed=("ERR_", "Failed to load")) as (_, tab):
+        tab.fill("#dataset-search", "apple")
+        tab.press("Enter")
+        tab.wait_for(shown_rows(49, 12))
+        tab.fill("#dataset-search", "not asked for yet")
+        tab.click("#dataset-on")  # Finds two rows, then fails.
+        tab.wait_for("document.querySelector('#problem p').textContent.startsWith('The server does not answer')")
+        tab.wait_for("!document.querySelector('#dataset-on').disabled && document.querySelector('#dataset-back').disabled")
+        dataset.fails = False
+        tab.click("#dataset-on")
+        tab.wait_for("document.querySelector('#dataset-state').textContent === 'Looked through 700 rows'")
+        tab.click("#dataset-on")  # In the middle of a search.
+        require(tab.value("document.querySelector('#dataset-on').disabled && document.querySelector('#dataset-back').disabled"), "the next page of a search that is not done")
+        dataset.released.set()
+        tab.wait_for(shown_rows(649, 8) + " && document.querySelector('#dataset-on').disabled")
+        require({query.get("q", "") for query in dataset.asked} == {"", "apple"}, "words of another search", dataset.asked)
+        tab.click("#dataset-back")
+        tab.wait_for(shown_rows(49, 12) + " && document.querySelector('#dataset-back').disabled && !document.querySelector('#dataset-on').disabled")
+        tab.fill("#dataset-search", "stone")
+        tab.click("#dataset-find")
+        tab.wait_for(shown_rows(0, 12))
+        tab.value("document.querySelector('#dataset-on').focus()")
+        for first in (12, 24):
+            tab.press("Enter")
+            tab.wait_for(shown_rows(first, 12) + " && document.activeElement.id === 'dataset-on'")
+
+
 def a_dataset_that_cannot_be_read_is_a_sentence() -> None:
     with page_of_datasets({"data": FakeDataset([f"picture {number}" for number in range(30)])}, allowed=("404", "Failed to load")) as (painter, tab):
         tab.fill("#dataset-go", "13.7")
@@ -1465,6 +1511,7 @@ if __name__ == "__main__":
             a_dataset_is_searched_to_its_end_a_part_at_a_time,
             latents_are_decoded_one_row_at_a_time_where_a_model_can,
             an_answer_that_nobody_waits_for_any_more_changes_nothing,
+            a_search_that_fails_or_takes_long_loses_no_rows,
             a_dataset_that_cannot_be_read_is_a_sentence,
             a_server_without_datasets_has_no_view_of_them,
             what_a_dataset_says_is_text,

@@ -25,16 +25,19 @@ function card({row, caption, pictures, facts}) {
 
 export class Datasets {
   #facts = null;
+  // Of what is shown; they change together, once a page has been found.
   #starts = [0];  // Of the pages up to this one.
   #next = null;   // Where the page behind this one begins; null: there is none.
+  #words = "";    // That were searched for.
   #turn = 0;
+  #focused = null;  // The button that was pressed for what is looked for.
 
   /** `names`: of datasets; there is one at least. `doing` runs what may fail, and says so. */
   constructor(api, names, doing) {
     this.api = api;
     fillSelect(byId("dataset-name"), names.map((name) => [name, name]));
     byId("dataset-name-row").hidden = names.length < 2;
-    const anew = doing(() => this.#show([Math.max(0, Math.floor(byId("dataset-go").valueAsNumber || 0))]));
+    const anew = doing(() => this.#show([Math.max(0, Math.floor(byId("dataset-go").valueAsNumber || 0))], byId("dataset-search").value));
     byId("dataset-name").addEventListener("change", doing(() => this.#choose()));
     byId("dataset-form").addEventListener("submit", (event) => {
       event.preventDefault();
@@ -66,6 +69,7 @@ export class Datasets {
     byId("dataset-go").value = 0;
     byId("dataset-go").max = Math.max(0, facts.rows - 1);
     this.#describe();
+    [this.#starts, this.#next, this.#words] = [[0], null, ""];  // Nothing of this one is shown yet.
     await this.#show([0]);
   }
 
@@ -79,41 +83,53 @@ export class Datasets {
   }
 
   // A search looks through so many rows at a time: it is asked to go on until a page is full.
-  async #find(from, turn) {
+  async #find(from, words, turn) {
     const {name} = this.#facts;
-    const words = byId("dataset-search").value;
     const found = [];
-    for (let next = from; next !== null && found.length < kRows;) {
+    let next = from;
+    while (next !== null && found.length < kRows && turn === this.#turn) {
       const reply = await this.api.datasetRows(name, {from: next, count: kRows - found.length, q: words});
-      if (turn !== this.#turn) {
-        return found;
-      }
       found.push(...reply.rows);
-      next = this.#next = reply.next;
-      byId("dataset-state").textContent = next === null ? "" : `Looked through ${next.toLocaleString("en")} rows`;
+      next = reply.next;
+      if (turn === this.#turn) {
+        byId("dataset-state").textContent = next === null ? "" : `Looked through ${next.toLocaleString("en")} rows`;
+      }
     }
-    return found;
+    return {found, next};
   }
 
-  async #show(starts) {
+  async #show(starts, words = this.#words) {
     const turn = ++this.#turn;  // Whoever asks for something else does not wait.
     byId("dataset-state").textContent = "Looking";
-    const found = await this.#find(starts.at(-1), turn).catch((failure) => {
+    this.#offerPages(false);
+    const {found, next} = await this.#find(starts.at(-1), words, turn).catch((failure) => {
       if (turn === this.#turn) {
         byId("dataset-state").textContent = "";
+        this.#offerPages(true);
       }
       throw failure;
     });
     if (turn !== this.#turn) {
       return;
     }
-    this.#starts = starts;
+    [this.#starts, this.#next, this.#words] = [starts, next, words];
     byId("dataset-rows").replaceChildren(...found.map(card));
     byId("dataset-state").textContent = found.length === 0 ? "No such rows."
       : `Rows ${found[0].row.toLocaleString("en")} to ${found.at(-1).row.toLocaleString("en")}`;
-    byId("dataset-back").disabled = starts.length < 2;
-    byId("dataset-on").disabled = this.#next === null;
+    this.#offerPages(true);
     await this.#decode(found, turn);
+  }
+
+  // A button that has the focus loses it where it is disabled, and is given it back.
+  #offerPages(isThere) {
+    const [back, on] = [byId("dataset-back"), byId("dataset-on")];
+    this.#focused = [back, on].find((button) => button === document.activeElement) ?? this.#focused;
+    back.disabled = !isThere || this.#starts.length < 2;
+    on.disabled = !isThere || this.#next === null;
+    if (isThere && document.activeElement === document.body) {
+      this.#focused?.focus();
+    }
+    this.#focused = isThere ? null : this.#focused;
   }
 
   // One by one: an autoencoder takes its time.

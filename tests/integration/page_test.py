@@ -591,6 +591,24 @@ def the_order_of_a_pair_is_hidden_until_the_vote() -> None:
         require(all((vote["a"]["guidance_scale"], vote["b"]["guidance_scale"]) == (3, 9) for vote in saved["votes"]), "the two settings", saved["votes"])
 
 
+def a_click_on_a_picture_of_a_pair_does_what_its_name_says() -> None:
+    names = "[...document.querySelectorAll('#vote-pair .picture')].map((one) => one.ariaLabel)"
+    with page_of_fake() as (painter, tab):
+        open_tab(tab, "vote")
+        tab.fill("#vote-count", "1")
+        tab.click("#vote-start")
+        for _ in range(2):
+            painter.next_job().finish()
+        tab.wait_for(f"{num_of('#vote-pair img.whole')} === 2")
+        require(tab.value(names) == ["Left is better", "Right is better"], "before the vote", tab.value(names))
+        tab.click("#vote-pair figure:nth-child(2) .picture")
+        tab.wait_for(f"{num_of('#vote-next')} === 1 && document.querySelector('.which.chosen') === document.querySelectorAll('.which')[1]")
+        require(tab.value(names) == ["Open the picture of seed 1"] * 2, "after the vote", tab.value(names))
+        tab.click("#vote-pair figure:nth-child(1) .picture")
+        tab.wait_for("document.querySelector('#viewer').open && document.querySelector('#viewer-title').textContent === 'Seed 1'")
+        require("of 1 votes" in tab.text("#vote-tally"), "a second vote on a pair", tab.text("#vote-tally"))
+
+
 def a_browser_that_keeps_nothing_paints_and_votes_all_the_same() -> None:
     with page_of_fake() as (painter, tab):
         tab.value("{Storage.prototype.setItem = () => { throw new DOMException('full', 'QuotaExceededError'); };}")
@@ -1490,6 +1508,7 @@ if __name__ == "__main__":
             pictures_of_other_programs_are_read_and_bad_ones_are_refused_in_a_sentence,
             samplers_of_a_file_are_read_as_this_server_and_webui_write_them,
             the_order_of_a_pair_is_hidden_until_the_vote,
+            a_click_on_a_picture_of_a_pair_does_what_its_name_says,
             a_browser_that_keeps_nothing_paints_and_votes_all_the_same,
             two_models_are_compared_by_their_names,
             a_model_that_is_chosen_has_its_own_samplers_and_sizes,

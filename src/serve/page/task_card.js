@@ -14,14 +14,17 @@ export function picturesOf(task, facts) {
                                            model: task.request.model ?? model}));
 }
 
-/** A place for picture `index` of a task: nothing, then previews, then a button that opens the picture. */
+/** A place for picture `index` of a task: nothing, then previews, then a button that opens the picture, or does what `label` says. */
 export class PicturePlace {
   #shown = "";
+  #open;
+  #label;
 
-  constructor(task, index, open) {
+  constructor(task, index, open, label) {
     this.task = task;
     this.index = index;
-    this.open = open;
+    this.#open = open;
+    this.#label = label;
     this.node = element("div", {class: "place"});
     this.node.style.aspectRatio = `${task.request.width} / ${task.request.height}`;
     this.update();
@@ -42,8 +45,8 @@ export class PicturePlace {
 
   #show(address, isWhole) {
     const image = element("img", {src: address, alt: isWhole ? "" : "preview", class: isWhole ? "whole" : "preview"});
-    const label = `Open the picture of seed ${this.task.seeds[this.index]}`;
-    const button = {type: "button", class: "picture", "aria-label": label, onclick: this.open};
+    const label = this.#label ?? `Open the picture of seed ${this.task.seeds[this.index]}`;
+    const button = {type: "button", class: "picture", "aria-label": label, onclick: this.#open};
     this.node.replaceChildren(isWhole ? element("button", button, image) : image);
   }
 }

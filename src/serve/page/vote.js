@@ -8,6 +8,7 @@ const kMostVotes = 1000;
 const kMostPairs = 200;
 const kSides = ["a", "b"];
 const kChoices = {left: "Left is better", equal: "Equally good", right: "Right is better"};
+const kPlaces = ["left", "right"];
 const kKeys = {1: "left", 0: "equal", 2: "right"};
 
 function loadVotes() {
@@ -123,8 +124,8 @@ export class Vote {
   #lay(pair) {
     const order = pair.left === "a" ? ["a", "b"] : ["b", "a"];
     const places = order.map((side, index) => element("figure", {},
-      new PicturePlace(pair[side], 0, () => this.#choose(index === 0 ? "left" : "right")).node,
-      element("figcaption", {class: "which"}, ["left", "right"][index])));
+      this.#place(pair[side], () => this.#choose(kPlaces[index]), kChoices[kPlaces[index]]),
+      element("figcaption", {class: "which"}, kPlaces[index])));
     const buttons = Object.entries(kChoices).map(([choice, text]) => {
       const [key] = Object.entries(kKeys).find(([, one]) => one === choice);
       const choose = () => this.#choose(choice);
@@ -133,6 +134,10 @@ export class Vote {
     byId("vote-pair").replaceChildren(element("p", {class: "prompt"}, pair.prompt ?? "each side's own prompt"),
                                       element("div", {class: "pair"}, ...places),
                                       element("div", {class: "row center", id: "vote-buttons"}, ...buttons));
+  }
+
+  #place(task, open, label) {
+    return new PicturePlace(task, 0, open, label).node;
   }
 
   #nextButton(text) {
@@ -160,6 +165,11 @@ export class Vote {
 
   #reveal(pair, right) {
     const names = [pair.left, right];
+    byId("vote-pair").querySelectorAll(".place").forEach((place, index) => {
+      const task = pair[names[index]];
+      place.before(this.#place(task, () => this.page.open(task, 0)));
+      discard(place);
+    });
     byId("vote-pair").querySelectorAll(".which").forEach((caption, index) => {
       caption.textContent = names[index].toUpperCase();
       caption.classList.toggle("chosen", pair.choice === names[index]);

@@ -3,13 +3,20 @@
 #include "darkroom/core/utf8.h"
 
 namespace darkroom {
+namespace {
 
-std::string printable(std::string_view text) {
+std::string without_controls(std::string_view text, std::u32string_view kept) {
   std::string result;
   for (const char32_t c : decode_utf8(text)) {
-    append_utf8(result, c < 0x20 || (c >= 0x7F && c < 0xA0) ? U'?' : c);
+    const bool is_control = c < 0x20 || (c >= 0x7F && c < 0xA0);
+    append_utf8(result, is_control && kept.find(c) == std::u32string_view::npos ? U'?' : c);
   }
   return result;
 }
+
+}  // namespace
+
+std::string printable(std::string_view text) { return without_controls(text, U""); }
+std::string printable_lines(std::string_view text) { return without_controls(text, U"\n\t"); }
 
 }  // namespace darkroom

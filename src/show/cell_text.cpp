@@ -7,6 +7,7 @@
 #include <array>
 #include <cstdlib>
 
+#include "darkroom/core/printable.h"
 #include "darkroom/core/utf8.h"
 
 namespace darkroom {
@@ -154,10 +155,10 @@ std::string clipped_text(std::string_view text, int64_t max_characters) {
     if (count > num_kept) {
       break;
     }
-    line += static_cast<unsigned char>(c) < 0x20 || c == 0x7F ? ' ' : c;
+    line += static_cast<unsigned char>(c) < 0x20 ? ' ' : c;
   }
   line += fits ? "" : "...";
-  return line;
+  return printable(line);
 }
 
 }  // namespace darkroom

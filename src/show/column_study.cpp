@@ -210,7 +210,8 @@ Status KeyStudy::name_duplicates(FileSystem& files, const TableParts& parts, con
         }
         const auto [entry, is_first] = first_places.emplace(std::string(key), where(place, row));
         if (!is_first) {
-          damage.add(fmt::format("{}: the key occurred before (key, first place): {} {}", where(place, row), key, entry->second));
+          damage.add(fmt::format("{}: the key occurred before (key, first place): {} {}", where(place, row), clipped_text(key, 64),
+                                 entry->second));
         }
       });
     };

@@ -17,6 +17,7 @@ namespace darkroom {
 namespace {
 
 using ::testing::ElementsAre;
+using ::testing::EndsWith;
 using ::testing::MatchesRegex;
 
 TEST(Log, a_line_has_its_time_and_its_level) {
@@ -41,6 +42,15 @@ TEST(Log, a_line_for_a_file_has_its_date_and_time_in_utc_wherever_the_machine_is
   const std::time_t said_at = timegm(&parts);
   EXPECT_GE(said_at, before);
   EXPECT_LE(said_at, std::time(nullptr));
+}
+
+TEST(Log, what_others_wrote_steers_no_terminal) {
+  const std::string said = said_by_child(ChildStderr::kPipe, [] {
+    log_warning("{}",
+                "a\x1b[31mb\x1b]0;c\x07\td\ne\xC2\x9B"
+                "2Jf");
+  });
+  EXPECT_THAT(said, EndsWith("warning: a?[31mb?]0;c?\td\ne?2Jf\n"));
 }
 
 TEST(Log, progress_is_shown_on_a_terminal_only) {

@@ -434,6 +434,42 @@ def the_history_brings_all_settings_back_and_is_bounded() -> None:
         tab.wait_for(f"{num_of('#history-list figure')} === 0 && document.querySelector('#history-clear').hidden")
 
 
+def a_history_that_has_no_room_lasts_as_long_as_the_page() -> None:
+    shown = "[...document.querySelectorAll('#history-list .picture')].map((one) => Number(one.ariaLabel.match(/seed (.*)/)[1]))"
+    with page_of_fake() as (painter, tab):
+        # As a full disk does it: the record is taken, and the transaction ends without it.
+        tab.value("""{window.fullFor = 0;
+          const add = IDBObjectStore.prototype.add;
+          IDBObjectStore.prototype.add = function(record) {
+            const request = add.call(this, record);
+            if (window.fullFor-- > 0) request.addEventListener("success", () => this.transaction.abort());
+            return request;
+          };}""")
+        seeds = []
+
+        def paint(full_for: int, *kept: int) -> None:
+            tab.value(f"window.fullFor = {full_for}")
+            open_tab(tab, "pictures")
+            seeds.append(paint_one(painter, tab, len(seeds) + 1)["seed"])
+            open_tab(tab, "history")
+            tab.wait_for(f"{shown}.join() === '{','.join(str(seeds[number]) for number in kept)}'")
+
+        paint(0, 0)
+        paint(0, 1, 0)
+        paint(0, 2, 1, 0)
+        paint(1, 3, 2, 1)  # There is room as soon as the oldest is gone.
+        paint(2, 4, 3, 2)  # There is none: it is kept by the page.
+        paint(0, 5, 4, 3, 2)  # Both kinds stand in their order.
+        tab.click("#history-list figure:nth-child(3) figcaption button:nth-of-type(2)")
+        tab.wait_for(f"{shown}.join() === '{seeds[5]},{seeds[4]},{seeds[2]}'")
+        tab.reload()
+        tab.wait_for(READY)
+        open_tab(tab, "history")
+        tab.wait_for(f"{shown}.join() === '{seeds[5]},{seeds[2]}'")
+        tab.click("#history-clear")
+        tab.wait_for(f"{num_of('#history-list figure')} === 0")
+
+
 PROMPTS = [
     ("a red apple", "blurry, grey"),
     ("ein Apfel für Zoë", ""),
@@ -1504,6 +1540,7 @@ if __name__ == "__main__":
             a_strength_that_is_not_shown_stops_nothing,
             a_start_picture_goes_out_as_it_is_seen_and_without_what_its_file_says,
             the_history_brings_all_settings_back_and_is_bounded,
+            a_history_that_has_no_room_lasts_as_long_as_the_page,
             a_png_brings_its_settings_back,
             pictures_of_other_programs_are_read_and_bad_ones_are_refused_in_a_sentence,
             samplers_of_a_file_are_read_as_this_server_and_webui_write_them,

@@ -16,50 +16,75 @@ function open() {
   return done(request);
 }
 
+/** Once a transaction is on the disk: its requests are answered before that, and it may still find no room. */
+function kept(transaction) {
+  return new Promise((resolve, reject) => {
+    transaction.oncomplete = resolve;
+    transaction.onabort = () => reject(transaction.error ?? new Error("The browser has no room for the history"));
+  });
+}
+
+/** Deletes what `chosen` picks of the store's keys, the oldest first. */
+function forget(store, chosen) {
+  const asked = store.getAllKeys();
+  asked.onsuccess = () => chosen(asked.result).forEach((key) => store.delete(key));
+}
+
 /**
- * Records are {id, time, settings, request, seed, model, version, blob}. Where the browser keeps nothing (private windows), they live as
- * long as the page.
+ * Records are {id, time, settings, request, seed, model, version, blob}. Where the browser keeps nothing (private windows) or has no room,
+ * they live as long as the page.
  */
 export class History {
   #database;
-  #kept = [];  // Without a database.
+  #kept = [];  // That are not in the database.
 
   constructor() {
     this.#database = open().catch(() => null);
   }
 
-  async #store(mode) {
-    return (await this.#database)?.transaction(kStore, mode).objectStore(kStore);
+  /** Errors: there is no database, or no room in it; it is then as it was. */
+  async #change(act) {
+    const database = await this.#database;
+    if (database === null) {
+      throw new Error("The browser keeps no history");
+    }
+    const transaction = database.transaction(kStore, "readwrite");
+    const whole = kept(transaction);
+    act(transaction.objectStore(kStore));
+    await whole;
   }
 
   async add(record) {
-    const store = await this.#store("readwrite");
-    if (store === undefined) {
+    const store = () => this.#change((all) => {
+      all.add(record);
+      forget(all, (keys) => keys.slice(0, Math.max(0, keys.length - kMostPictures)));
+    });
+    try {
+      await store().catch(async () => {
+        await this.#change((all) => forget(all, (keys) => keys.slice(0, 1)));
+        await store();
+      });
+    } catch {
       this.#kept = [...this.#kept, {...record, id: Date.now() + Math.random()}].slice(-kMostPictures);
-      return;
-    }
-    await done(store.add(record));
-    const keys = await done(store.getAllKeys());
-    for (const key of keys.slice(0, Math.max(0, keys.length - kMostPictures))) {
-      store.delete(key);
     }
   }
 
   /** The newest first. */
   async list() {
-    const store = await this.#store("readonly");
-    return (store === undefined ? [...this.#kept] : await done(store.getAll())).reverse();
+    const database = await this.#database;
+    const stored = database === null ? [] : await done(database.transaction(kStore).objectStore(kStore).getAll());
+    const all = [...stored, ...this.#kept].sort((one, other) => (one.time ?? 0) - (other.time ?? 0));
+    return all.slice(-kMostPictures).reverse();
   }
 
   async remove(id) {
+    const isOurs = this.#kept.some((record) => record.id === id);
     this.#kept = this.#kept.filter((record) => record.id !== id);
-    const store = await this.#store("readwrite");
-    await (store && done(store.delete(id)));
+    await (isOurs || this.#change((all) => all.delete(id)));
   }
 
   async clear() {
     this.#kept = [];
-    const store = await this.#store("readwrite");
-    await (store && done(store.clear()));
+    await ((await this.#database) && this.#change((all) => all.clear()));
   }
 }

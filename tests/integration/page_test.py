@@ -556,6 +556,33 @@ def pictures_of_other_programs_are_read_and_bad_ones_are_refused_in_a_sentence()
         require(tab.value(value_of("#description")) == "a lighthouse, storm", "a bad file changed the form")
 
 
+def choose_file(tab, selector: str, path: pathlib.Path) -> None:
+    """As a person chooses it in the window of the system's."""
+    found = tab.ask("Runtime.evaluate", expression=f"document.querySelector({json.dumps(selector)})")["result"]["objectId"]
+    tab.ask("DOM.setFileInputFiles", files=[str(path)], objectId=found)
+
+
+def the_same_file_is_taken_again() -> None:
+    with page_of_fake({"image_to_image": True}) as (painter, tab), temporary_folder() as folder:
+        picture = write_png(folder / "a.png", parameters="a lighthouse\nSteps: 22, Seed: 3")
+        tab.click("details:nth-of-type(2) summary")
+        for _ in range(2):
+            choose_file(tab, "#open-file", picture)
+            tab.wait_for(f"{value_of('#description')} === 'a lighthouse'")
+            tab.fill("#description", "something else")
+        (folder / "b.png").write_bytes(b"none")
+        for _ in range(2):  # Also one that is mended meanwhile.
+            choose_file(tab, "#open-file", folder / "b.png")
+            tab.wait_for("!document.querySelector('#problem').hidden")
+            tab.click("#problem button")
+        for _ in range(2):
+            choose_file(tab, "#start-file", picture)
+            tab.wait_for(f"{num_of('#start-shown img')} === 1")
+            require(tab.value(value_of("#start-file")) == "", "a file that was read", tab.value(value_of("#start-file")))
+            tab.drop(picture)  # Restores settings, which have no start picture.
+            tab.wait_for(f"{num_of('#start-shown img')} === 0")
+
+
 def samplers_of_a_file_are_read_as_this_server_and_webui_write_them() -> None:
     with page_of_fake() as (painter, tab), temporary_folder() as folder:
         painter.facts["samplers"] += ["pndm", "dpmpp_2m", "dpmpp_2m_karras"]
@@ -1544,6 +1571,7 @@ if __name__ == "__main__":
             a_png_brings_its_settings_back,
             pictures_of_other_programs_are_read_and_bad_ones_are_refused_in_a_sentence,
             samplers_of_a_file_are_read_as_this_server_and_webui_write_them,
+            the_same_file_is_taken_again,
             the_order_of_a_pair_is_hidden_until_the_vote,
             a_click_on_a_picture_of_a_pair_does_what_its_name_says,
             a_browser_that_keeps_nothing_paints_and_votes_all_the_same,

@@ -43,6 +43,17 @@ function doing(action) {
   };
 }
 
+/** A field that has let go of its file hears of the same one again, which may be another by then. */
+function listenToFile(id, take) {
+  byId(id).addEventListener("change", doing(async ({target}) => {
+    try {
+      await take(target.files[0]);
+    } finally {
+      target.value = "";
+    }
+  }));
+}
+
 function askForKey(wasWrong) {
   byId("key-note").textContent = wasWrong ? "The server does not know that key."
                                           : "It stays in this tab and is forgotten when you close it.";
@@ -112,7 +123,7 @@ class Page {
     byId("draw-seed").addEventListener("click", () => this.form.drawSeed());
     byId("swap-sides").addEventListener("click", () => this.form.write({width: byId("height").value, height: byId("width").value}));
     byId("cancel-all").addEventListener("click", () => this.queue.cancelAll());
-    byId("open-file").addEventListener("change", doing((event) => this.take(event.target.files[0])));
+    listenToFile("open-file", (file) => this.take(file));
     this.queue.addEventListener("change", () => this.#count());
     document.addEventListener("keydown", (event) => this.#key(event));
     document.addEventListener("dragover", (event) => event.preventDefault());
@@ -125,9 +136,8 @@ class Page {
   }
 
   #listenToStart() {
-    byId("start-file").addEventListener("change", doing((event) => this.startFrom(event.target.files[0])));
+    listenToFile("start-file", (file) => this.startFrom(file));
     byId("start-remove").addEventListener("click", () => {
-      byId("start-file").value = "";
       this.form.initImage = null;
       this.form.changed();
     });

@@ -221,6 +221,7 @@ export class SettingsForm {
     this.#initImage = base64 ?? undefined;
     const shown = base64 ? [element("img", {src: `data:image/png;base64,${base64}`, alt: "start picture"})] : [];
     byId("start-shown").replaceChildren(...shown);
+    byId("start-file").value = "";
     byId("start-remove").hidden = !base64;
   }
 

@@ -21,6 +21,7 @@
 
 #include "command_line.h"
 #include "darkroom/core/log.h"
+#include "darkroom/core/printable.h"
 #include "darkroom/core/shown_uri.h"
 #include "darkroom/core/verbosity.h"
 #include "darkroom/core/version.h"
@@ -200,7 +201,8 @@ Status write_summary(const std::string& path, nlohmann::json summary) {
 
 // When stderr takes nothing, there is nobody left to tell; the exit code still says it.
 int fail(const std::string& text, int exit_code) {
-  const std::string line = (may_color(STDERR_FILENO) ? "\x1b[1;31merror:\x1b[0m " : "error: ") + without_uri_secrets(text) + "\n";
+  const std::string line =
+      (may_color(STDERR_FILENO) ? "\x1b[1;31merror:\x1b[0m " : "error: ") + printable_lines(without_uri_secrets(text)) + "\n";
   static_cast<void>(std::fwrite(line.data(), 1, line.size(), stderr));
   return exit_code;
 }
@@ -226,7 +228,9 @@ int run_call(const CommandLine& line, const Call& call, SignalWatch& signals) {
   for (const std::string& setting : call.settings) {
     log_detail("{}: {}", call.verb->name(), setting);
   }
-  VerbContext context{.stop = signals.token(), .given = call.given, .is_rank = [] { SignalWatch::is_rank = true; }};
+  VerbContext context{.stop = signals.token(), .given = call.given, .summary_path = line.shared().summary_path, .is_rank = [] {
+                        SignalWatch::is_rank = true;
+                      }};
   const Result<int> result = run_action(*call.verb, context);
   show_progress("");
   int exit_code = exit_code_of(result, signals);
@@ -240,7 +244,7 @@ int run_call(const CommandLine& line, const Call& call, SignalWatch& signals) {
     context.summary["error"] = printed.message();
     exit_code = kExitFailed;
   }
-  const std::string& path = line.shared().summary_path;
+  const std::string& path = context.summary_path;
   const Status written = path.empty() || !context.writes_summary ? Status::ok() : write_summary(path, context.summary);
   if (!written.is_ok()) {
     log_error("--json-summary: {}", written.message());

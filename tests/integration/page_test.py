@@ -332,6 +332,53 @@ def a_network_that_is_gone_for_a_while_loses_no_job() -> None:
         require(tab.value("sessionStorage.getItem('darkroom.open')") == "[]", "the note of a job that the server does not know")
 
 
+def pictures_that_a_safety_checker_leaves_of_a_job_are_there() -> None:
+    state = "document.querySelector('.task .state').textContent"
+
+    def finish(painter: FakePainter, *blocked: int) -> None:
+        job = painter.next_job()
+        job.status = "done"
+        state = job.state()
+        job.say("done", {**state, "images": [None if index in blocked else path for index, path in enumerate(state["images"])]})
+
+    with page_of_fake() as (painter, tab):
+        tab.fill("#seed", "7")
+        tab.click("#keeps-seed")
+        tab.fill("#images", "3")
+        tab.click("#paint")
+        finish(painter, 1)
+        tab.wait_for(f"{state} === \"done: The server's safety checker has blocked 1 of 3 pictures\" && {num_of('.task img.whole')} === 2")
+        require(tab.value("[...document.querySelectorAll('.task .place')].map((one) => one.classList.contains('gone'))") == [False, True, False], "places")
+        tab.click(".task figure:nth-child(3) .picture")
+        tab.wait_for("document.querySelector('#viewer').open && document.querySelector('#viewer-title').textContent === 'Seed 9'")
+        tab.click("#viewer-close")
+        open_tab(tab, "history")
+        tab.wait_for(f"{num_of('#history-list figure')} === 2")
+        names = tab.value("[...document.querySelectorAll('#history-list .picture')].map((one) => one.ariaLabel.slice(-6))")
+        require(names == ["seed 9", "seed 7"], "the history", names)
+
+        open_tab(tab, "grid")
+        tab.choose("#x-field", "images")
+        tab.fill("#x-values", "3")
+        tab.choose("#y-field", "none")
+        tab.click("#grid-paint")
+        finish(painter, 0)
+        tab.wait_for(f"{num_of('#grid-table img.whole')} === 2 && document.querySelector('#grid-table td .dim').textContent.includes('has blocked 1 of 3')")
+        tab.click("#grid-table .place:nth-child(3) .picture")
+        tab.wait_for("document.querySelector('#viewer').open && document.querySelector('#viewer-title').textContent === 'Seed 9'")
+        tab.click("#viewer-close")
+        tab.click("#grid-image")
+        _, path = tab.next_file()
+        drawn = Image.open(path).convert("RGB")
+        require(drawn.size == (96 + 3 * 68, 32 + 68) and [drawn.getpixel((128 + 68 * index, 64)) == (255, 255, 255) for index in range(3)] == [True, False, False],
+                "the grid as one picture", drawn.size)
+
+        open_tab(tab, "pictures")
+        tab.click("#paint")
+        finish(painter, 0, 1, 2)
+        tab.wait_for(f"{state} === \"failed: The server's safety checker has blocked 3 of 3 pictures\"")
+
+
 def a_grid_is_a_labelled_table_of_pictures() -> None:
     with page_of_fake() as (painter, tab):
         tab.fill("#seed", "5")
@@ -1561,6 +1608,7 @@ if __name__ == "__main__":
             what_the_server_refuses_is_a_sentence_and_a_full_queue_is_asked_again,
             events_that_break_off_and_a_page_that_is_loaded_anew_lose_no_job,
             a_network_that_is_gone_for_a_while_loses_no_job,
+            pictures_that_a_safety_checker_leaves_of_a_job_are_there,
             a_grid_is_a_labelled_table_of_pictures,
             a_wrong_axis_of_a_grid_is_a_sentence,
             a_grid_has_any_field_of_the_form_as_an_axis,

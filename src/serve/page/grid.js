@@ -117,7 +117,7 @@ export class Grid {
   #cell(task) {
     const state = element("span", {class: "dim"});
     const update = () => {
-      state.textContent = task.state === "done" ? "" : stateText(task);
+      state.textContent = task.state === "done" ? task.note : stateText(task);
     };
     task.addEventListener("change", update);
     update();
@@ -162,8 +162,8 @@ function label(field, value) {
 
 /** The table as one picture; what is not painted stays free. */
 async function drawnGrid(tasks, columns, rows) {
-  const images = await Promise.all(tasks.map((row) => Promise.all(row.map((task) => Promise.all(task.blobs.map((blob) => createImageBitmap(blob)))))));
-  const known = images.flat(2);
+  const images = await Promise.all(tasks.map((row) => Promise.all(row.map((task) => Promise.all(task.blobs.map((blob) => blob && createImageBitmap(blob)))))));
+  const known = images.flat(2).filter(Boolean);
   const [width, height] = [Math.max(64, ...known.map((one) => one.width)), Math.max(64, ...known.map((one) => one.height))];
   const [left, top, gap] = [Math.max(96, width / 4), 32, 4];
   const places = [left];  // Of the columns: a cell's pictures stand beside each other.
@@ -178,6 +178,6 @@ async function drawnGrid(tasks, columns, rows) {
   columns.forEach((text, x) => pen.fillText(text, places[x], top / 2, width));
   rows.forEach((text, y) => pen.fillText(text, gap, top + y * (height + gap) + height / 2, left - 2 * gap));
   images.forEach((row, y) => row.forEach((cell, x) => cell.forEach((image, index) =>
-    pen.drawImage(image, places[x] + index * (width + gap), top + y * (height + gap)))));
+    image && pen.drawImage(image, places[x] + index * (width + gap), top + y * (height + gap)))));
   return canvas;
 }

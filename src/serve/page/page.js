@@ -216,7 +216,7 @@ class Page {
         if (task.state === "failed") {
           throw new Error(task.error || "The picture could not be painted");
         }
-        await this.gallery.add(picturesOf(task, this.facts));
+        await this.gallery.add(picturesOf(task, this.facts).filter(Boolean));
         await this.form.learnModel();  // It has been loaded by now.
       }));
     }

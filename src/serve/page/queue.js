@@ -18,7 +18,7 @@ export class Task extends EventTarget {
   warnings = [];  // Sentences of the server's about what becomes of the request.
   error = "";
   previews = [];  // Data URLs, by the picture's number.
-  blobs = [];
+  blobs = [];  // By the picture's number; undefined where the server has withheld it.
   isCancelAsked = false;
   isCancelLost = false;  // The server has not heard of it.
 
@@ -214,13 +214,14 @@ export class PaintQueue extends EventTarget {
       task.update({previews});
     } else if (type === "done") {
       const numWithheld = data.images.filter((path) => path === null).length;
-      if (numWithheld > 0) {
-        task.update({state: "failed", error: `The server's safety checker has blocked ${numWithheld} of ${data.images.length} pictures`});
+      const note = numWithheld === 0 ? "" : `The server's safety checker has blocked ${numWithheld} of ${data.images.length} pictures`;
+      if (numWithheld > 0 && numWithheld === data.images.length) {
+        task.update({state: "failed", error: note});
         return task.isOver;
       }
       task.update({step: task.steps, note: "fetching the pictures"});
-      const blobs = await Promise.all(data.images.map((path) => this.api.picture(path)));
-      task.update({state: "done", blobs, note: "", seeds: data.seeds ?? task.seeds, warnings: data.warnings ?? []});
+      const blobs = await Promise.all(data.images.map((path) => (path === null ? undefined : this.api.picture(path))));
+      task.update({state: "done", blobs, note, seeds: data.seeds ?? task.seeds, warnings: data.warnings ?? []});
     } else if (type === "failed" || type === "cancelled") {
       task.update({state: type, error: sentence(data.error)});
     } else if (data?.step !== undefined) {

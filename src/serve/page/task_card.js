@@ -7,11 +7,11 @@ export function stateText(task) {
   return [text, task.note, task.error].filter(Boolean).join(": ");
 }
 
-/** The pictures of a task that is done, as the viewer takes them. */
+/** The pictures of a task that is done, as the viewer takes them; undefined in the place of one that was withheld. */
 export function picturesOf(task, facts) {
   const {version, model} = facts;
-  return task.blobs.map((blob, index) => ({blob, seed: task.seeds[index], settings: task.settings, request: task.request, version,
-                                           model: task.request.model ?? model}));
+  return task.blobs.map((blob, index) => blob && {blob, seed: task.seeds[index], settings: task.settings, request: task.request, version,
+                                                  model: task.request.model ?? model});
 }
 
 /** A place for picture `index` of a task: nothing, then previews, then a button that opens the picture, or does what `label` says. */

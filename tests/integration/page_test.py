@@ -940,6 +940,36 @@ def two_runs_lie_over_each_other() -> None:
         tab.wait_for(f"{num_of('#chart-lr path.curve')} === 1 && document.querySelector('#training-state').textContent.startsWith('step 20 ')")
 
 
+def colors_of_samples(tab) -> list[list[int]]:
+    return tab.value("""Promise.all([...document.querySelectorAll('#sample-rows img')].map(async (image) => {
+      const canvas = document.createElement('canvas'); await image.decode();
+      canvas.getContext('2d').drawImage(image, 0, 0);
+      return [...canvas.getContext('2d').getImageData(0, 0, 1, 1).data].slice(0, 3);
+    }))""")
+
+
+def two_runs_are_compared_by_a_prompt_and_not_by_its_place() -> None:
+    runs = {"first": FakeRun(lines_of(range(1, 31)), (10, 20), ("red apple", "a dog", "", "a dog")), "second": FakeRun(lines_of(range(1, 21)), (15,), ("a dog", ""))}
+    rows = "[...document.querySelectorAll('#sample-rows [data-run]')].map((row) => row.querySelectorAll('img').length).join()"
+    with page_of_runs(runs) as (_, tab):
+        tab.wait_for(f"{num_of('#sample-rows img')} === 4")
+        tab.choose("#training-other", "second")
+        tab.wait_for(f"{num_of('#sample-rows img')} === 6")
+        names = tab.value("[...document.querySelector('#sample-prompt').options].map((one) => one.textContent)")
+        require(names == ["all, at one step", "red apple, at all steps", "a dog, at all steps", "(no prompt), at all steps"], "the prompts", names)
+        for prompt, first, second in (("a dog", [(step, index) for step in (10, 20) for index in (1, 3)], [(15, 0)]),
+                                      ("", [(10, 2), (20, 2)], [(15, 1)]), ("red apple", [(10, 0), (20, 0)], [])):
+            tab.choose("#sample-prompt", f"prompt {prompt}")
+            tab.wait_for(f"{rows} === '{len(first)},{len(second)}'")
+            want = [list(color_of(run, step, f"prompt-00{index}.png")) for run, shown in (("first", first), ("second", second)) for step, index in shown]
+            require(colors_of_samples(tab) == want, "pictures of the prompt", prompt)
+        require("second has no samples of this prompt." in tab.text("#sample-rows"), "a run without the prompt", tab.text("#sample-rows"))
+        tab.choose("#sample-prompt", "prompt a dog")
+        tab.wait_for(f"{rows} === '4,1'")
+        captions = tab.value("[...document.querySelectorAll('#sample-rows figcaption')].map((one) => [...one.children].map(({textContent}) => textContent))")
+        require(captions == [["step 10", "seed 1"], ["step 10", "seed 3"], ["step 20", "seed 1"], ["step 20", "seed 3"], ["step 15", "seed 0"]], "captions", captions)
+
+
 def smoothing_and_a_logarithm_change_what_is_drawn() -> None:
     with page_of_runs({"tiny": FakeRun([*lines_of(range(1, 40)), {"step": 40, "loss": 0}, {"step": 41}])}) as (_, tab):
         tab.wait_for(f"{num_of('#chart-loss path.raw')} === 1")
@@ -958,11 +988,7 @@ def samples_are_seen_by_step_and_by_prompt() -> None:
     run = FakeRun(lines_of(range(1, 31)), (10, 20, 30), ("red apple", HOSTILE))
     with page_of_runs({"a run/é": run}) as (_, tab):
         tab.wait_for(f"{num_of('#sample-rows img')} === 2 && document.querySelector('#sample-said').textContent === '30'")
-        shown = lambda: tab.value("""Promise.all([...document.querySelectorAll('#sample-rows img')].map(async (image) => {
-          const canvas = document.createElement('canvas'); await image.decode();
-          canvas.getContext('2d').drawImage(image, 0, 0);
-          return [...canvas.getContext('2d').getImageData(0, 0, 1, 1).data].slice(0, 3);
-        }))""")
+        shown = lambda: colors_of_samples(tab)
         want = lambda step: [list(color_of("a run/é", step, f"prompt-00{index}.png")) for index in range(2)]
         require(shown() == want(30), "pictures of the newest step", shown())
         tab.click("#sample-earlier")
@@ -972,7 +998,7 @@ def samples_are_seen_by_step_and_by_prompt() -> None:
         tab.press("Home")
         tab.wait_for("document.querySelector('#sample-said').textContent === '10' && document.querySelector('#sample-earlier').disabled")
         require(shown() == want(10), "pictures of the first step", shown())
-        tab.choose("#sample-prompt", "prompt-000.png")
+        tab.choose("#sample-prompt", "prompt red apple")
         tab.wait_for(f"{num_of('#sample-rows img')} === 3")
         require(shown() == [want(step)[0] for step in (10, 20, 30)], "a prompt from step to step", shown())
         require(tab.value("[...document.querySelectorAll('#sample-rows .clip')].map((one) => one.textContent)") == ["step 10", "step 20", "step 30"], "their steps")
@@ -1632,6 +1658,7 @@ if __name__ == "__main__":
             a_run_of_several_ranks_says_what_all_of_them_do_in_a_second,
             a_view_that_is_open_looks_again_of_itself,
             two_runs_lie_over_each_other,
+            two_runs_are_compared_by_a_prompt_and_not_by_its_place,
             smoothing_and_a_logarithm_change_what_is_drawn,
             samples_are_seen_by_step_and_by_prompt,
             a_report_is_a_page_or_a_file,

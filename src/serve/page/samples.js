@@ -28,6 +28,11 @@ class PictureShelf {
   }
 }
 
+/** What pictures of several runs and steps are compared by: "prompt TEXT", or "file NAME" of one whose prompt is not known. */
+function subjectOf({prompt, file}) {
+  return prompt === undefined || prompt === null ? `file ${file}` : `prompt ${prompt}`;
+}
+
 /** Of `steps` the last that is not after `step`; else the first. */
 export function stepBefore(steps, step) {
   return steps.findLast((one) => one <= step) ?? steps[0];
@@ -86,12 +91,12 @@ export class Samples {
     if (turn !== this.#turn) {
       return;
     }
-    const prompts = newest.pictures.map(({file, prompt}) => [file, `${prompt ?? file}, at all steps`]);
+    const prompts = new Map(newest.pictures.map((one) => [subjectOf(one), `${one.prompt === "" ? "(no prompt)" : one.prompt ?? one.file}, at all steps`]));
     fillSelect(byId("sample-prompt"), [["", "all, at one step"], ...prompts]);
-    const file = byId("sample-prompt").value;
-    byId("sample-slider").hidden = file !== "";
+    const subject = byId("sample-prompt").value;
+    byId("sample-slider").hidden = subject !== "";
     const rows = await Promise.all(this.#runs.map(({name, samples}) =>
-      (file === "" ? this.#ofStep(name, stepBefore(samples, chosen)) : this.#ofPrompt(name, samples, file))));
+      (subject === "" ? this.#ofStep(name, stepBefore(samples, chosen)) : this.#ofSubject(name, samples, subject))));
     if (turn === this.#turn) {
       byId("sample-said").textContent = chosen.toLocaleString("en");
       byId("sample-step").setAttribute("aria-valuetext", `step ${chosen}`);
@@ -109,13 +114,14 @@ export class Samples {
     return this.#row(run, `${run}, step ${step.toLocaleString("en")}`, figures, pictures.length === 0);
   }
 
-  async #ofPrompt(run, steps, file) {
+  async #ofSubject(run, steps, subject) {
     const apart = Math.max(1, (steps.length - 1) / (kMostOfPrompt - 1));
     const some = Array.from({length: Math.min(steps.length, kMostOfPrompt)}, (_, index) => steps[Math.round(index * apart)]);
     const sheets = await Promise.all(some.map((step) => this.#sheet(run, step)));
-    const shown = sheets.filter(({pictures}) => pictures.some((one) => one.file === file));
-    const figures = await Promise.all(shown.map(({step}) => this.#figure([run, step, file], `step ${step.toLocaleString("en")}`, "")));
-    return this.#row(run, run, figures, false);
+    const shown = sheets.flatMap(({step, pictures}) => pictures.filter((one) => subjectOf(one) === subject).map((one) => ({step, ...one})));
+    const figures = await Promise.all(shown.map(({step, file, seed}) =>
+      this.#figure([run, step, file], `step ${step.toLocaleString("en")}`, seed === undefined ? "" : `seed ${seed}`)));
+    return this.#row(run, run, figures.length > 0 ? figures : [element("p", {class: "empty"}, `${run} has no samples of this prompt.`)], false);
   }
 
   #row(run, title, figures, isSheet) {

@@ -130,6 +130,7 @@ class Fetcher::Engine {
   void add_allowed(std::unique_ptr<Attempt> attempt, Instant now);
   void ask_robots(const UrlHop& of, Instant now);
   void take_robots(const std::string& origin, const RowResult<std::string>& body);
+  void release_held(const std::string& origin, RobotsAnswer answer, Instant now);
 
   // Memory (fetch_memory.cpp).
   bool is_shared(const Row& row) const { return options_.memory != nullptr && !row.robots_of; }

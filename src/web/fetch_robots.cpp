@@ -1,7 +1,6 @@
 // Rows that wait for the robots.txt of their origin, and the rows of our own that fetch it.
 #include <utility>
 
-#include "darkroom/core/check.h"
 #include "fetch_engine.h"
 
 namespace darkroom {
@@ -46,7 +45,10 @@ void Fetcher::Engine::add_allowed(std::unique_ptr<Attempt> attempt, Instant now)
 // Before all rows: the oldest may come to wait for it behind one that waits for memory.
 void Fetcher::Engine::ask_robots(const UrlHop& of, Instant now) {
   auto hop = UrlHop::parse(RobotsFiles::robots_url(of), policy_);
-  DARKROOM_CHECK(hop.is_ok(), "the robots.txt of an origin that was read has no URL:", of.url());
+  if (!hop.is_ok()) {  // Its host's name leaves no room for the path, and is longer than any that exists.
+    release_held(RobotsFiles::origin_of(of), RowError{RowErrorCode::kDns, 0, "a longer name than any host has"}, now);
+    return;
+  }
   const uint64_t number = ++num_rows_;
   Row row{.hop = *std::move(hop),
           .reply = {0, RowError{RowErrorCode::kBadUrl}},
@@ -63,8 +65,12 @@ void Fetcher::Engine::ask_robots(const UrlHop& of, Instant now) {
 }
 
 void Fetcher::Engine::take_robots(const std::string& origin, const RowResult<std::string>& body) {
-  const Instant now = std::chrono::steady_clock::now();
-  for (const uint64_t number : robots_->tell(origin, read_robots_reply(body, body_rules_->agent), now)) {
+  release_held(origin, read_robots_reply(body, body_rules_->agent), std::chrono::steady_clock::now());
+}
+
+// Goes on with the rows that waited for this answer.
+void Fetcher::Engine::release_held(const std::string& origin, RobotsAnswer answer, Instant now) {
+  for (const uint64_t number : robots_->tell(origin, std::move(answer), now)) {
     std::unique_ptr<Attempt> attempt = std::move(held_.extract(number).mapped());
     add_allowed(std::move(attempt), now);
   }

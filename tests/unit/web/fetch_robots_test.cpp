@@ -182,6 +182,22 @@ TEST_F(FetchRobots, of_any_length_are_read_to_their_limit) {
   EXPECT_EQ(outcome(fetch_with(*fetcher, web_.url("/a.jpg"))), "ok");
 }
 
+TEST_F(FetchRobots, for_which_the_name_of_the_host_leaves_no_room_end_its_rows_as_the_host_would) {
+  const std::string url = "http://" + std::string(16'384 - 8, 'a') + "/";
+  web_.add_route("/far", {{"trouble", "redirect"}, {"location", url}});
+  start("");
+  EXPECT_EQ(outcome(fetch_one(web_.options(), url)), "dns");
+  const auto fetcher = make_fetcher(options());
+  for (const std::string& row : {url, web_.url("/far"), url}) {
+    ASSERT_TRUE(fetcher->submit({1, row}));
+    const auto reply = fetcher->next();
+    ASSERT_TRUE(reply.has_value()) << fetcher->failure().to_string();
+    EXPECT_EQ(outcome(*reply), "dns");
+  }
+  EXPECT_EQ(outcome(fetch_with(*fetcher, web_.url("/a.jpg"))), "ok");
+  EXPECT_TRUE(fetcher->failure().is_ok());
+}
+
 TEST_F(FetchRobots, of_a_host_that_cannot_be_reached_end_its_rows_as_the_host_would) {
   start("");
   const std::string url = web_.url("/a.jpg");

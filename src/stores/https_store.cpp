@@ -20,6 +20,7 @@ constexpr int64_t kMostWholeBytes = int64_t{64} << 20;
 struct WebPin {
   int64_t size_bytes = 0;
   std::string version = {};
+  std::string whole = {};  ///< Its bytes, where they had to be read to know the size.
 };
 
 Status gives_whole_files(const std::string& url) {
@@ -55,7 +56,9 @@ class HttpsFile final : public RangedFile {
         url_(std::move(url)),
         stop_(std::move(stop)),
         size_bytes_(pin.size_bytes),
-        version_(pin.version) {}
+        gives_whole_(!pin.whole.empty()),
+        version_(std::move(pin.version)),
+        whole_(std::move(pin.whole)) {}
 
   const std::string& path() const override { return path_; }
   int64_t size_bytes() const override { return size_bytes_; }
@@ -110,7 +113,7 @@ class HttpsFile final : public RangedFile {
   const std::string url_;
   const std::stop_token stop_;
   const int64_t size_bytes_;
-  mutable std::atomic<bool> gives_whole_ = false;
+  mutable std::atomic<bool> gives_whole_;
   mutable std::mutex mutex_;
   mutable std::string version_;  // Guarded by mutex_; empty: the server has named none yet.
   mutable std::mutex whole_mutex_;
@@ -142,6 +145,7 @@ class WebServers final : public ReadOnly<HttpsStore> {
     bool has_ranges = false;
   };
   Result<Probe> probe(const std::string& path);
+  Result<Probe> probe_by_reading(const std::string& path);
   Result<ObjectTail> read_pinned_tail(const std::string& path, int64_t num_bytes);
   std::string url_of(const std::string& path);
   Status no_listing(const std::string& folder) const {
@@ -194,11 +198,26 @@ Result<WebServers::Probe> WebServers::probe(const std::string& path) {
   }
   DARKROOM_RETURN_IF_ERROR(check_not_packed(head, what));
   const bool is_part = head.status == 206;
+  if (head.status == 200 && !head.content_length) {
+    return probe_by_reading(path);
+  }
   const auto size = is_part && range ? range->size_bytes : head.content_length;
   if (!size || (is_part && !range)) {
     return Status::failed_precondition("the server does not say how large the file is; copy it to a local folder and name that:", what);
   }
   return Probe{.pin = {.size_bytes = *size, .version = web_version(head)}, .has_ranges = is_part};
+}
+
+/// Of a server that sends chunks, which do not say beforehand how large the file is.
+Result<WebServers::Probe> WebServers::probe_by_reading(const std::string& path) {
+  WebPin pin;
+  Result<std::string> whole = read_whole_file(web_, url_of(path), kMostWholeBytes, stop_, &pin.version);
+  if (whole.status().code() == StatusCode::kCorruptData) {
+    return gives_whole_files(uri_of(path));
+  }
+  DARKROOM_ASSIGN_OR_RETURN(pin.whole, std::move(whole));
+  pin.size_bytes = static_cast<int64_t>(pin.whole.size());
+  return Probe{.pin = std::move(pin), .has_ranges = false};
 }
 
 Result<FileInfo> WebServers::stat(const std::string& path) {
@@ -209,20 +228,20 @@ Result<FileInfo> WebServers::stat(const std::string& path) {
 Result<std::unique_ptr<InputFile>> WebServers::open_input(const std::string& path, std::optional<int64_t> known_size) {
   WebPin pin{.size_bytes = known_size.value_or(0)};
   if (!known_size) {
-    DARKROOM_ASSIGN_OR_RETURN(const Probe found, probe(path));
+    DARKROOM_ASSIGN_OR_RETURN(Probe found, probe(path));
     if (!found.has_ranges && found.pin.size_bytes > kMostWholeBytes) {
       return gives_whole_files(uri_of(path));
     }
-    pin = found.pin;
+    pin = std::move(found.pin);
   }
-  return std::unique_ptr<InputFile>(std::make_unique<HttpsFile>(web_, path, url_of(path), pin, stop_));
+  return std::unique_ptr<InputFile>(std::make_unique<HttpsFile>(web_, path, url_of(path), std::move(pin), stop_));
 }
 
 Result<ObjectTail> WebServers::read_pinned_tail(const std::string& path, int64_t num_bytes) {
-  DARKROOM_ASSIGN_OR_RETURN(const Probe found, probe(path));
+  DARKROOM_ASSIGN_OR_RETURN(Probe found, probe(path));
   ObjectTail tail{.size_bytes = found.pin.size_bytes, .bytes = {}, .version = found.pin.version};
   tail.bytes.resize(static_cast<size_t>(std::min(num_bytes, tail.size_bytes)));
-  const HttpsFile file(web_, path, url_of(path), found.pin, stop_);
+  const HttpsFile file(web_, path, url_of(path), std::move(found.pin), stop_);
   const int64_t begin = tail.size_bytes - static_cast<int64_t>(tail.bytes.size());
   DARKROOM_ASSIGN_OR_RETURN(const size_t read, file.read_at(begin, std::as_writable_bytes(std::span(tail.bytes))));
   DARKROOM_CHECK(read == tail.bytes.size(), "a short tail of:", path);

@@ -144,6 +144,28 @@ TEST_F(https_store, a_small_file_of_a_server_without_ranges_is_read_once_as_a_wh
   EXPECT_EQ(other->read_at(5, std::as_writable_bytes(std::span(out))).status().code(), StatusCode::kFailedPrecondition);
 }
 
+TEST_F(https_store, a_small_file_of_a_server_that_sends_it_in_chunks_whatever_was_asked_for_is_read_as_a_whole) {
+  for (const std::string& bytes : {bytes_, std::string()}) {
+    const ScriptedServer server([&](const Request&) {
+      const std::string chunk = bytes.empty() ? "" : fmt::format("{:x}\r\n{}\r\n", bytes.size(), bytes);
+      return Answer{fmt::format("HTTP/1.1 200 X\r\nETag: \"v1\"\r\nTransfer-Encoding: chunked\r\n\r\n{}0\r\n\r\n", chunk)};
+    });
+    const std::string path = add(server);
+    EXPECT_EQ(store_->stat(path).value().size_bytes, static_cast<int64_t>(bytes.size()));
+    EXPECT_EQ(read(path, 0, 100).value(), bytes);
+    const size_t num_before = server.requests().size();
+    const auto file = store_->open_input(path).value();
+    EXPECT_EQ(file->size_bytes(), static_cast<int64_t>(bytes.size()));
+    std::string out(3, '\0');
+    for (const int64_t offset : {5, 0, 17}) {
+      const size_t num_read = file->read_at(offset, std::as_writable_bytes(std::span(out))).value();
+      EXPECT_EQ(out.substr(0, num_read), bytes.empty() ? "" : bytes.substr(static_cast<size_t>(offset), 3));
+    }
+    EXPECT_EQ(server.requests().size() - num_before, 2u) << "the first byte, then all of them, once";
+    EXPECT_EQ(store_->read_tail(path, 5).value().bytes, bytes.empty() ? "" : "fghij");
+  }
+}
+
 TEST_F(https_store, a_large_file_of_a_server_without_ranges_is_refused_with_a_sentence) {
   constexpr int64_t kLarge = (int64_t{64} << 20) + 1;
   const ScriptedServer server([&](const Request&) {

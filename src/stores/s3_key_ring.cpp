@@ -15,7 +15,9 @@ Result<std::optional<S3Keys>> S3KeyRing::get(bool anew) {
   std::unique_lock lock(mutex_);
   const std::optional<Time> expires = found_ && found_->keys ? found_->keys->expires : std::nullopt;
   const bool has_expired = expires && now() >= *expires;
-  if (!found_ || has_expired || (anew && now() - found_at_ >= kJustNow)) {
+  // Those that had expired by our clock when they were given out may be good by the store's.
+  const bool is_in_doubt = expires && *expires <= found_at_ && now() < next_try_;
+  if (!found_ || (has_expired && !is_in_doubt) || (anew && now() - found_at_ >= kJustNow)) {
     DARKROOM_RETURN_IF_ERROR(renew());
   } else if (expires && now() >= *expires - kRenewBefore && now() >= next_try_ && !is_renewing_) {
     try_to_renew(lock);

@@ -19,8 +19,8 @@ class S3KeyRing {
 
   S3KeyRing(Find find, Clock& clock) : find_(std::move(find)), clock_(clock) {}
 
-  /// Nothing: anonymous. `anew`: the store says that those given last have expired. Errors: those of the search, when there are no keys
-  /// that hold.
+  /// Nothing: anonymous. `anew`: the store says that those given last have expired. Keys that have expired when they are given out are
+  /// used for half a minute: the clock may be wrong. Errors: those of the search, when there are no keys that hold.
   Result<std::optional<S3Keys>> get(bool anew);
 
  private:

@@ -108,6 +108,17 @@ TEST(S3KeyRing, keys_that_never_hold_long_are_asked_for_now_and_then) {
   EXPECT_EQ(issuer.get(), "2");
 }
 
+TEST(S3KeyRing, keys_that_have_expired_when_they_are_given_out_are_used_and_not_asked_for_at_each_request) {
+  FakeIssuer issuer;
+  issuer.lifetime = seconds(-60);  // By our clock, which may be the wrong one.
+  EXPECT_EQ(issuer.get(), "1");
+  EXPECT_EQ(issuer.get(), "1");
+  EXPECT_EQ(issuer.num_asked, 1);
+  issuer.clock.advance(seconds(30));
+  EXPECT_EQ(issuer.get(), "2");
+  EXPECT_EQ(issuer.get(), "2");
+}
+
 TEST(S3KeyRing, a_failure_at_first_is_one_and_the_next_call_tries_again) {
   FakeIssuer issuer;
   issuer.failure = Status::failed_precondition("no credentials");

@@ -31,7 +31,10 @@ std::string_view operation_of(const S3Call& call) {
   if (call.method == "DELETE") {
     return is_of_upload ? "abort" : "remove";
   }
-  return call.method == "HEAD" ? "head" : asks("uploads") ? "list_uploads" : asks("list-type") ? "list" : "get";
+  if (call.method == "HEAD") {
+    return "head";
+  }
+  return asks("uploads") ? "list_uploads" : is_of_upload ? "list_parts" : asks("list-type") ? "list" : "get";
 }
 
 S3Error error_in(const S3Call& call, int status, const std::string& body) {

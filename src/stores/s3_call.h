@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -44,6 +45,7 @@ struct S3Call {
   std::string_view outcome_root = {};  ///< Of an operation that may fail after its status 200 (read_outcome).
   bool may_be_silent = false;          ///< The server may work for long before it answers.
   S3Patience patience = S3Patience::kFull;
+  std::function<bool()> is_in_vain = {};  ///< Asked at each InternalError: true, it stands, and is not tried again.
 };
 
 /// The answer that stands: success, or a failure that trying again does not mend.

@@ -163,8 +163,19 @@ Result<S3Reply> S3Client::send_head(const S3Name& name, const std::stop_token& s
 
 Result<S3Head> S3Client::head(const S3Name& name, std::stop_token stop) {
   DARKROOM_ASSIGN_OR_RETURN(const S3Reply reply, send_head(name, stop));
-  return S3Head{
-      .size_bytes = reply.head.content_length.value_or(0), .etag = header_of(reply, "etag"), .writer = header_of(reply, kWriterHeader)};
+  S3Head head{.etag = header_of(reply, "etag"), .writer = header_of(reply, kWriterHeader)};
+  if (reply.head.content_length) {
+    head.size_bytes = *reply.head.content_length;
+  } else {
+    DARKROOM_ASSIGN_OR_RETURN(head.size_bytes, ask_size(name, head.etag, std::move(stop)));
+  }
+  return head;
+}
+
+/// A HEAD may say nothing of it (a proxy that packs answers): then the first byte does.
+Result<int64_t> S3Client::ask_size(const S3Name& name, const std::string& etag, std::stop_token stop) {
+  DARKROOM_ASSIGN_OR_RETURN(const S3GetReply got, get_range(name, {.offset = 0, .num_bytes = 1}, etag, std::move(stop)));
+  return got.size_bytes;
 }
 
 Result<S3GetReply> S3Client::get_some(S3Call call, std::stop_token stop) {
@@ -212,12 +223,12 @@ Result<S3GetReply> S3Client::get_suffix(const S3Name& name, int64_t num_bytes, s
   return get_some(std::move(call), std::move(stop));
 }
 
-Result<S3Outcome> S3Client::settle(const S3Name& name, const std::string& writer, std::stop_token stop) {
-  const Result<S3Head> there = head(name, std::move(stop));
+Result<S3Outcome> S3Client::settle(const S3Name& name, const std::string& writer, const std::stop_token& stop) {
+  const Result<S3Reply> there = send_head(name, stop);
   if (!there.is_ok()) {
     return there.status().code() == StatusCode::kNotFound ? Result<S3Outcome>(S3Outcome::kGone) : there.status();
   }
-  return there->writer == writer ? S3Outcome::kStored : S3Outcome::kTaken;
+  return header_of(*there, kWriterHeader) == writer ? S3Outcome::kStored : S3Outcome::kTaken;
 }
 
 Result<S3Outcome> S3Client::put(const S3Name& name, S3Pieces pieces, const std::string& writer, S3Condition condition, S3Patience patience,
@@ -229,7 +240,7 @@ Result<S3Outcome> S3Client::put(const S3Name& name, S3Pieces pieces, const std::
   DARKROOM_ASSIGN_OR_RETURN(const S3Reply reply, sender_.send(call, stop));
   if (reply.status == 412 && condition == S3Condition::kAbsent) {
     // Perhaps our own, whose reply was lost.
-    DARKROOM_ASSIGN_OR_RETURN(const S3Outcome outcome, settle(name, writer, std::move(stop)));
+    DARKROOM_ASSIGN_OR_RETURN(const S3Outcome outcome, settle(name, writer, stop));
     return outcome == S3Outcome::kStored ? outcome : S3Outcome::kTaken;  // Gone by now: somebody removed it.
   }
   if (reply.status == 501 && condition == S3Condition::kAbsent) {
@@ -266,6 +277,8 @@ Result<S3Outcome> S3Client::complete(const S3Name& name, const std::string& id, 
   call.may_be_silent = true;
   call.body = {std::as_bytes(std::span(body))};
   add_condition(call, condition);
+  bool is_gone = false;  // Which radosgw calls an internal error, as it does a completion that is under way.
+  call.is_in_vain = [&] { return is_gone = is_upload_gone(name, id, stop); };
   DARKROOM_ASSIGN_OR_RETURN(const S3Reply reply, sender_.send(call, stop));
   if (reply.is_ok()) {
     return S3Outcome::kStored;
@@ -274,8 +287,24 @@ Result<S3Outcome> S3Client::complete(const S3Name& name, const std::string& id, 
     return S3Outcome::kUnsupported;
   }
   // Ours, by a try whose reply was lost or by somebody who completed it for us; another's; or nobody's.
-  const bool is_ended = reply.status == 412 || reply.error.code == "NoSuchUpload" || (reply.status == 404 && reply.error.code.empty());
-  return is_ended ? settle(name, writer, std::move(stop)) : sender_.failure_of(call, reply);
+  const bool is_ended =
+      is_gone || reply.status == 412 || reply.error.code == "NoSuchUpload" || (reply.status == 404 && reply.error.code.empty());
+  return is_ended ? settle(name, writer, stop) : sender_.failure_of(call, reply);
+}
+
+bool S3Client::is_upload_gone(const S3Name& name, const std::string& id, const std::stop_token& stop) {
+  S3Call call{.doing = "looking for an upload of", .method = "GET", .name = name, .patience = S3Patience::kLeast};
+  call.query = {{"max-parts", "1"}, {"uploadId", id}};
+  const Result<S3Reply> reply = sender_.send(call, stop);
+  if (!reply.is_ok() || reply->error.code != "NoSuchKey") {  // As radosgw says it, and who takes this for a GET of the object.
+    return reply.is_ok() && reply->error.code == "NoSuchUpload";
+  }
+  bool is_listed = false;
+  const auto look = [&](const S3UploadPage& page) {
+    is_listed = is_listed || std::ranges::any_of(page.uploads, [&](const S3Upload& upload) { return upload.id == id; });
+    return Status::ok();
+  };
+  return list_uploads(name, look, stop).is_ok() && !is_listed;
 }
 
 Status S3Client::abort(const S3Name& name, const std::string& id, S3Patience patience, std::stop_token stop) {
@@ -339,34 +368,49 @@ Result<S3ObjectPage> S3Client::list_some(const S3Name& prefix, int max_keys, std
   return list_page(prefix, {}, max_keys, {}, std::move(stop));
 }
 
+Result<S3UploadPage> S3Client::list_upload_page(const S3Name& prefix, const S3UploadPage& marker, S3Patience patience,
+                                                std::stop_token stop) {
+  S3Call call{.doing = "listing the uploads of", .method = "GET", .name = {.bucket = prefix.bucket, .key = {}}, .patience = patience};
+  call.query = {{"uploads", std::nullopt}, {"encoding-type", "url"}, {"prefix", prefix.key}};
+  if (!marker.next_key.empty()) {
+    call.query.push_back({"key-marker", marker.next_key});
+  }
+  if (!marker.next_id.empty()) {
+    call.query.push_back({"upload-id-marker", marker.next_id});
+  }
+  DARKROOM_ASSIGN_OR_RETURN(const S3Reply reply, send_well(call, std::move(stop)));
+  DARKROOM_ASSIGN_OR_RETURN(S3UploadPage found, about(prefix, read_upload_page(reply.body)));
+  if (!found.next_key.empty() && found.next_key == marker.next_key && found.next_id == marker.next_id) {
+    return Status::corrupt_data("the store lists the same uploads again and again (prefix):", prefix.uri());
+  }
+  if (!std::ranges::all_of(found.uploads, [&](const S3Upload& upload) { return upload.key.starts_with(prefix.key); })) {
+    return not_asked_for(prefix);
+  }
+  return found;
+}
+
 Status S3Client::list_uploads(const S3Name& prefix, const std::function<Status(S3UploadPage)>& page, std::stop_token stop) {
-  std::string key;
-  std::string id;
+  S3UploadPage marker;
   PageOrder order(prefix);
   do {
-    S3Call call{.doing = "listing the uploads of", .method = "GET", .name = {.bucket = prefix.bucket, .key = {}}};
-    call.query = {{"uploads", std::nullopt}, {"encoding-type", "url"}, {"prefix", prefix.key}};
-    if (!key.empty()) {
-      call.query.push_back({"key-marker", key});
-    }
-    if (!id.empty()) {
-      call.query.push_back({"upload-id-marker", id});
-    }
-    DARKROOM_ASSIGN_OR_RETURN(const S3Reply reply, send_well(call, stop));
-    DARKROOM_ASSIGN_OR_RETURN(S3UploadPage found, about(prefix, read_upload_page(reply.body)));
-    if (!found.next_key.empty() && found.next_key == key && found.next_id == id) {
-      return Status::corrupt_data("the store lists the same uploads again and again (prefix):", prefix.uri());
-    }
+    DARKROOM_ASSIGN_OR_RETURN(S3UploadPage found, list_upload_page(prefix, marker, S3Patience::kFull, stop));
     std::vector<std::string_view> names;
     std::ranges::transform(found.uploads, std::back_inserter(names), [](const S3Upload& upload) { return std::string_view(upload.key); });
-    if (!std::ranges::all_of(names, [&](std::string_view name) { return name.starts_with(prefix.key); })) {
-      return not_asked_for(prefix);
-    }
     DARKROOM_RETURN_IF_ERROR(order.add(names, /*may_repeat=*/true));
-    key = found.next_key;
-    id = found.next_id;
+    marker = {.uploads = {}, .next_key = found.next_key, .next_id = found.next_id};
     DARKROOM_RETURN_IF_ERROR(page(std::move(found)));
-  } while (!key.empty() || !id.empty());
+  } while (!marker.is_last());
+  return Status::ok();
+}
+
+Status S3Client::list_first_uploads(const std::string& bucket, int max_pages, const std::function<Status(S3UploadPage)>& page,
+                                    std::stop_token stop) {
+  S3UploadPage marker;
+  for (int i = 0; i < max_pages && (i == 0 || !marker.is_last()); ++i) {
+    DARKROOM_ASSIGN_OR_RETURN(S3UploadPage found, list_upload_page({.bucket = bucket, .key = {}}, marker, S3Patience::kTries, stop));
+    marker = {.uploads = {}, .next_key = found.next_key, .next_id = found.next_id};
+    DARKROOM_RETURN_IF_ERROR(page(std::move(found)));
+  }
   return Status::ok();
 }
 

@@ -87,6 +87,9 @@ class S3Client {
   /// The first page only, of at most `max_keys` entries.
   Result<S3ObjectPage> list_some(const S3Name& prefix, int max_keys, std::stop_token stop = {});
   Status list_uploads(const S3Name& prefix, const std::function<Status(S3UploadPage)>& page, std::stop_token stop = {});
+  /// Those of a whole bucket in whatever order, from so many pages at most.
+  Status list_first_uploads(const std::string& bucket, int max_pages, const std::function<Status(S3UploadPage)>& page,
+                            std::stop_token stop = {});
 
   /// Fine when it is gone.
   Status remove(const S3Name& name, std::stop_token stop = {});
@@ -104,8 +107,13 @@ class S3Client {
   Result<S3GetReply> get_some(S3Call call, std::stop_token stop);
   Result<S3ObjectPage> list_page(const S3Name& prefix, std::string_view delimiter, int max_keys, const std::string& token,
                                  std::stop_token stop);
+  /// `marker`: the page before.
+  Result<S3UploadPage> list_upload_page(const S3Name& prefix, const S3UploadPage& marker, S3Patience patience, std::stop_token stop);
+  Result<int64_t> ask_size(const S3Name& name, const std::string& etag, std::stop_token stop);
+  /// Whether the server says so of this very upload. Not known: false.
+  bool is_upload_gone(const S3Name& name, const std::string& id, const std::stop_token& stop);
   /// Whose the object is that stands where ours should.
-  Result<S3Outcome> settle(const S3Name& name, const std::string& writer, std::stop_token stop);
+  Result<S3Outcome> settle(const S3Name& name, const std::string& writer, const std::stop_token& stop);
 
   S3Sender sender_;
 };

@@ -160,6 +160,16 @@ Result<bool> read_is_truncated(const XmlElement& listing) {
   return text == "true";
 }
 
+/// Nothing: it is not known.
+Result<std::optional<std::chrono::sys_seconds>> read_time(const XmlElement& entry, std::string_view name) {
+  std::optional<std::chrono::sys_seconds> time;
+  DARKROOM_ASSIGN_OR_RETURN(const std::string text, text_or_empty(entry, name));
+  if (!text.empty()) {
+    DARKROOM_ASSIGN_OR_RETURN(time, parse_s3_time(text));
+  }
+  return time && *time < std::chrono::sys_seconds{} ? std::nullopt : time;
+}
+
 Result<S3Object> read_object(const XmlElement& entry, const KeyReader& keys) {
   S3Object object;
   DARKROOM_ASSIGN_OR_RETURN(object.key, keys.required(entry, "Key"));
@@ -171,10 +181,7 @@ Result<S3Object> read_object(const XmlElement& entry, const KeyReader& keys) {
   }
   object.size_bytes = *size_bytes;
   DARKROOM_ASSIGN_OR_RETURN(object.etag, text_or_empty(entry, "ETag"));
-  DARKROOM_ASSIGN_OR_RETURN(const std::string modified, text_or_empty(entry, "LastModified"));
-  if (!modified.empty()) {
-    DARKROOM_ASSIGN_OR_RETURN(object.modified, parse_s3_time(modified));
-  }
+  DARKROOM_ASSIGN_OR_RETURN(object.modified, read_time(entry, "LastModified"));
   return object;
 }
 
@@ -182,8 +189,7 @@ Result<S3Upload> read_upload(const XmlElement& entry, const KeyReader& keys) {
   S3Upload upload;
   DARKROOM_ASSIGN_OR_RETURN(upload.key, keys.required(entry, "Key"));
   DARKROOM_ASSIGN_OR_RETURN(upload.id, required_text(entry, "UploadId"));
-  DARKROOM_ASSIGN_OR_RETURN(const std::string initiated, required_text(entry, "Initiated"));
-  DARKROOM_ASSIGN_OR_RETURN(upload.initiated, parse_s3_time(initiated));
+  DARKROOM_ASSIGN_OR_RETURN(upload.initiated, read_time(entry, "Initiated"));
   return upload;
 }
 

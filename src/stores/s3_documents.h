@@ -15,10 +15,11 @@ namespace darkroom {
 // What S3 answers and is told in XML (Amazon S3 API reference). Elements that are not named here are ignored; one that is named and
 // stands twice, lacks or holds another kind of value is kCorruptData with the reply's kind, the entry and the element. Where a
 // listing was asked for with encoding-type=url, as it must be for keys with control characters, keys are decoded.
-// Times are whole seconds of the years 0 to 9999: some servers write 0001-01-01 where they know none, which nanoseconds cannot hold;
-// compare them with seconds. Pure functions: any thread.
+// Times are whole seconds. One that lacks, or is before 1970 (some servers write 0001-01-01 where they know none), is not known.
+// Pure functions: any thread.
 
-/// "2010-11-10T20:48:33.000Z"; the fraction may lack, and what is below a second is dropped. Errors: kCorruptData.
+/// "2010-11-10T20:48:33.000Z" of the years 0 to 9999, which nanoseconds cannot hold: compare it with seconds. The fraction may lack, and
+/// what is below a second is dropped. Errors: kCorruptData.
 Result<std::chrono::sys_seconds> parse_s3_time(std::string_view text);
 
 struct S3Object {
@@ -39,14 +40,16 @@ Result<S3ObjectPage> read_object_page(std::string_view xml);
 struct S3Upload {
   std::string key;
   std::string id;
-  std::chrono::sys_seconds initiated;
+  std::optional<std::chrono::sys_seconds> initiated;
 };
 
 /// One page of ListMultipartUploads.
 struct S3UploadPage {
   std::vector<S3Upload> uploads;
-  std::string next_key;  ///< key-marker and upload-id-marker of the next page; both empty: the last page.
+  std::string next_key;  ///< key-marker and upload-id-marker of the next page.
   std::string next_id;
+
+  bool is_last() const { return next_key.empty() && next_id.empty(); }
 };
 Result<S3UploadPage> read_upload_page(std::string_view xml);
 

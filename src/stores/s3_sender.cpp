@@ -295,6 +295,9 @@ Status S3Sender::judge(const S3Call& call, HttpRequest& request, HttpResponse re
       reply.head.find("x-amz-bucket-region")) {
     verdict = S3Verdict::kWrongRegion;  // The answer to a HEAD says it in this header alone.
   }
+  if (verdict == S3Verdict::kRetry && reply.error.code == "InternalError" && call.is_in_vain && call.is_in_vain()) {
+    verdict = S3Verdict::kFinal;
+  }
   count(call, result_word(reply, verdict), attempt);
   if (verdict == S3Verdict::kRetry || verdict == S3Verdict::kSlowDown) {
     if (verdict == S3Verdict::kSlowDown) {

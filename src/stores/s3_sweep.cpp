@@ -1,9 +1,12 @@
 #include <algorithm>
+#include <iterator>
 #include <map>
+#include <optional>
 #include <set>
 #include <utility>
 
 #include "darkroom/core/check.h"
+#include "darkroom/core/verbosity.h"
 #include "darkroom/files/paths.h"
 #include "s3_object_store.h"
 
@@ -11,6 +14,7 @@ namespace darkroom {
 namespace {
 
 constexpr std::string_view kInTemporaryFolder = "_tmp/";
+constexpr int kMaxBucketPages = 10;  // Of a thousand uploads each.
 
 /// Of the folder itself, or of a folder on its way beside it; not of another folder below.
 bool belongs_to(std::string_view key, std::string_view prefix) {
@@ -61,20 +65,40 @@ class S3Sweep {
     return scope_ == S3SweepScope::kFoldersToo || belongs_to(key, prefix_.key);
   }
 
+  /// What nobody knows the beginning of may be under way.
+  bool is_stale(const std::optional<std::chrono::sys_seconds>& began) const { return began && *began < oldest_; }
+
   Result<std::vector<S3Upload>> list_stale_uploads() {
-    std::vector<S3Upload> stale;
+    std::map<std::string, S3Upload> stale;  // By id.
+    size_t num_listed = 0;
     const auto add = [&](S3UploadPage page) {
+      num_listed += page.uploads.size();
       for (S3Upload& upload : page.uploads) {
-        if (is_ours(upload.key) && upload.initiated < oldest_) {
-          stale.push_back(std::move(upload));
+        if (upload.key.starts_with(prefix_.key) && is_ours(upload.key) && is_stale(upload.initiated)) {
+          stale.emplace(upload.id, std::move(upload));
         }
       }
       return Status::ok();
     };
-    const auto list = [&](const std::string& key) { return client().list_uploads({.bucket = prefix_.bucket, .key = key}, add); };
+    bool is_one_empty = false;
+    const auto list = [&](const std::string& key) {
+      num_listed = 0;
+      const Status listed = client().list_uploads({.bucket = prefix_.bucket, .key = key}, add);
+      is_one_empty = is_one_empty || num_listed == 0;
+      return listed;
+    };
     DARKROOM_RETURN_IF_ERROR(list(prefix_.key + name_));
     DARKROOM_RETURN_IF_ERROR(name_.empty() ? Status::ok() : list(prefix_.key + s3_temporary_stem(name_)));
-    return stale;
+    if (is_one_empty) {  // MinIO takes a prefix of uploads for a whole key, and lists all where there is none.
+      const Status listed = client().list_first_uploads(prefix_.bucket, kMaxBucketPages, add);
+      DARKROOM_RETURN_IF_ERROR(listed.code() == StatusCode::kCancelled ? listed : Status::ok());
+      if (!listed.is_ok()) {  // Perhaps not allowed.
+        log_detail("the uploads of the whole bucket are not looked at: {}", listed.message());
+      }
+    }
+    std::vector<S3Upload> uploads;
+    std::ranges::transform(stale, std::back_inserter(uploads), [](auto& entry) { return std::move(entry.second); });
+    return uploads;
   }
 
   /// Completes what the records of one folder name. A failure is kept for the end, and what its record names is spared.
@@ -163,7 +187,7 @@ class S3Sweep {
         }
         Group& group = groups[is_probe ? rest : rest.substr(0, slash)];
         group.keys.push_back(object.key);
-        group.is_stale = group.is_stale && object.modified && *object.modified < oldest_;
+        group.is_stale = group.is_stale && is_stale(object.modified);
       }
       return Status::ok();
     };

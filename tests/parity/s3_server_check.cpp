@@ -55,6 +55,7 @@ class ServerCheck {
     check_names();
     check_sizes();
     check_second_completion();
+    check_gone_upload();
     check_racing_puts(how);
     check_racing_objects(how);
     check_folder();
@@ -119,6 +120,19 @@ class ServerCheck {
       const S3Reply reply = sender.send(call, {}).value();
       std::printf("completion %d of one upload: %d %s\n", i + 1, reply.status, reply.error.code.c_str());
     }
+  }
+
+  /// A server may say of it what it says of a completion that is under way.
+  void check_gone_upload() {
+    S3Client& client = store_->client();
+    const S3Name name{.bucket = bucket_, .key = "out/gone"};
+    const std::string bytes = "part";
+    const auto piece = std::as_bytes(std::span(bytes));
+    const std::string id = client.create_upload(name, "mark").value();
+    const std::vector<S3Part> parts = {{1, client.upload_part(name, id, 1, std::span(&piece, 1)).value()}};
+    check(client.abort(name, id).is_ok(), "an upload is aborted");
+    const Result<S3Outcome> outcome = client.complete(name, id, parts, "mark", S3Condition::kNone);
+    check(outcome.is_ok() && *outcome == S3Outcome::kGone, "a completion of an upload that is gone says so");
   }
 
   void check_racing_puts(FirstWins how) {

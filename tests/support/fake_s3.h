@@ -35,7 +35,7 @@ class FakeS3 {
     kInternalDone,  ///< Done, and 500 all the same.
   };
   struct Call {
-    std::string operation;  ///< head, get, put, create_upload, upload_part, complete, abort, list, list_uploads, remove, copy.
+    std::string operation;  ///< As operation_of (s3_call.h) names them.
     std::string key;
     std::string writer = {};  ///< Of put and create_upload.
     int number = 0;           ///< 0, 1, ... over all calls.
@@ -59,6 +59,9 @@ class FakeS3 {
   bool tells_region = true;
   std::optional<WallTime> clock = std::nullopt;  ///< Requests signed 15 minutes apart from it are refused.
   size_t max_page = 1000;
+  bool tells_size_to_head = true;       ///< By Content-Length.
+  bool lists_parts = true;              ///< Else a list of parts is a GET.
+  bool lists_uploads_of_a_key = false;  ///< A prefix of uploads is a whole key, as of MinIO.
 
   std::string endpoint() const { return fmt::format("127.0.0.1:{}", server_.port()); }
   uint16_t port() const { return server_.port(); }
@@ -173,7 +176,7 @@ class FakeS3 {
       }
       return has("uploadId") ? "upload_part" : asked.headers.contains("x-amz-copy-source") ? "copy" : "put";
     }
-    return has("uploads") ? "list_uploads" : has("list-type") ? "list" : "get";
+    return has("uploads") ? "list_uploads" : has("uploadId") ? "list_parts" : has("list-type") ? "list" : "get";
   }
 
   static std::string reply(int status, const std::string& body, const std::string& headers = "") {
@@ -307,6 +310,12 @@ class FakeS3 {
     if (asked.call.operation == "list_uploads") {
       return list_uploads(asked);
     }
+    if (asked.call.operation == "list_parts" && !lists_parts) {
+      return read_object(asked);
+    }
+    if (asked.call.operation == "list_parts") {
+      return end(asked, state.list_parts(key, query("uploadId")), "<ListPartsResult></ListPartsResult>");
+    }
     if (asked.call.operation == "put") {
       return end(asked, state.put(key, asked.body, asked.call.writer, if_absent), "");
     }
@@ -363,7 +372,7 @@ class FakeS3 {
     }
     const size_t size = object.bytes.size();
     if (asked.method == "HEAD") {
-      return {fmt::format("HTTP/1.1 200 OK\r\n{}Content-Length: {}\r\n\r\n", headers, size)};
+      return {fmt::format("HTTP/1.1 200 OK\r\n{}{}\r\n", headers, tells_size_to_head ? fmt::format("Content-Length: {}\r\n", size) : "")};
     }
     if (!asked.headers.contains("range")) {
       return {reply(200, object.bytes, headers)};
@@ -383,6 +392,10 @@ class FakeS3 {
     const std::string text = amz_date(time);  // 20130524T000000Z
     return fmt::format("{}-{}-{}T{}:{}:{}.000Z", text.substr(0, 4), text.substr(4, 2), text.substr(6, 2), text.substr(9, 2),
                        text.substr(11, 2), text.substr(13, 2));
+  }
+
+  static std::string time_element(const std::string& name, FakeS3Objects::Time time, const std::optional<std::string>& told) {
+    return told == "" ? "" : fmt::format("<{0}>{1}</{0}>", name, told.value_or(time_text(time)));
   }
 
   Answer list(const Asked& asked) const {
@@ -407,8 +420,8 @@ class FakeS3 {
       last = entry;
       entries += rolled != std::string::npos
                      ? fmt::format("<CommonPrefixes><Prefix>{}</Prefix></CommonPrefixes>", encode_s3_path(entry))
-                     : fmt::format("<Contents><Key>{}</Key><LastModified>{}</LastModified><ETag>{}</ETag><Size>{}</Size></Contents>",
-                                   encode_s3_path(key), time_text(object.modified), escape_xml(object.etag),
+                     : fmt::format("<Contents><Key>{}</Key>{}<ETag>{}</ETag><Size>{}</Size></Contents>", encode_s3_path(key),
+                                   time_element("LastModified", object.modified, object.told_time), escape_xml(object.etag),
                                    object.told_size.value_or(static_cast<int64_t>(object.bytes.size())));
     }
     const std::string next = is_cut ? "<NextContinuationToken>" + escape_xml(last) + "</NextContinuationToken>" : "";
@@ -420,9 +433,9 @@ class FakeS3 {
     const std::string prefix = asked.query.contains("prefix") ? asked.query.at("prefix") : "";
     std::string entries;
     for (const auto& [id, upload] : state.uploads) {
-      if (upload.key.starts_with(prefix)) {
-        entries += fmt::format("<Upload><Key>{}</Key><UploadId>{}</UploadId><Initiated>{}</Initiated></Upload>", encode_s3_path(upload.key),
-                               escape_xml(id), time_text(upload.initiated));
+      if (lists_uploads_of_a_key && !prefix.empty() ? upload.key == prefix : upload.key.starts_with(prefix)) {
+        entries += fmt::format("<Upload><Key>{}</Key><UploadId>{}</UploadId>{}</Upload>", encode_s3_path(upload.key), escape_xml(id),
+                               time_element("Initiated", upload.initiated, upload.told_time));
       }
     }
     return {reply(200, fmt::format("<ListMultipartUploadsResult><EncodingType>url</EncodingType><IsTruncated>false</IsTruncated>{}"

@@ -26,13 +26,15 @@ class FakeS3Objects {
     std::string writer = {};
     std::string etag = {};
     Time modified = {};
-    std::optional<int64_t> told_size = {};  ///< What listings say in place of the size of `bytes`.
+    std::optional<int64_t> told_size = {};      ///< What listings say in place of the size of `bytes`.
+    std::optional<std::string> told_time = {};  ///< And of `modified`; "": nothing.
   };
   struct Upload {
     std::string key;
     std::string writer = {};
     Time initiated = {};
     std::map<int, Object> parts = {};
+    std::optional<std::string> told_time = {};  ///< What listings say in place of `initiated`; "": nothing.
   };
   struct Outcome {
     int status = 200;
@@ -43,6 +45,7 @@ class FakeS3Objects {
   Conditions conditions = Conditions::kEverywhere;
   bool refuses_conditions = false;   ///< With 501, where they are not kept to.
   bool completes_twice = false;      ///< The same upload again is the same success, as on Amazon's server; else NoSuchUpload.
+  bool is_radosgw = false;           ///< Of an upload that is gone, a completion is InternalError and a list of parts NoSuchKey.
   size_t max_copy_bytes = SIZE_MAX;  ///< Of one copy.
   size_t least_part_bytes = 1;       ///< Of all parts but the last.
   Time now = std::chrono::sys_days(std::chrono::year(2026) / 1 / 1);
@@ -82,7 +85,8 @@ class FakeS3Objects {
     const auto upload = uploads.find(id);
     if (upload == uploads.end() || upload->second.key != key) {
       const bool is_done = completes_twice && completed_.contains(id) && objects.contains(key) && objects[key].writer == completed_[id];
-      return is_done ? Outcome{.etag = objects[key].etag} : Outcome{404, "NoSuchUpload"};
+      const Outcome gone = is_radosgw ? Outcome{500, "InternalError"} : Outcome{404, "NoSuchUpload"};
+      return is_done ? Outcome{.etag = objects[key].etag} : gone;
     }
     if (if_absent && conditions != Conditions::kEverywhere && refuses_conditions) {
       return {501, "NotImplemented"};
@@ -105,6 +109,12 @@ class FakeS3Objects {
     completed_[id] = writer;
     uploads.erase(upload);
     return store(key, bytes, writer, fmt::format("\"{}-{}\"", sha256_hex(bytes).substr(0, 32), parts.size()));
+  }
+
+  Outcome list_parts(const std::string& key, const std::string& id) const {
+    const auto upload = uploads.find(id);
+    const bool is_there = upload != uploads.end() && upload->second.key == key;
+    return is_there ? Outcome{} : Outcome{404, is_radosgw ? "NoSuchKey" : "NoSuchUpload"};
   }
 
   Outcome abort(const std::string& id) { return uploads.erase(id) > 0 ? Outcome{204} : Outcome{404, "NoSuchUpload"}; }

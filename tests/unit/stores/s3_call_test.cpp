@@ -22,6 +22,7 @@ TEST(s3_call, names_operations_by_what_they_send) {
       {"HEAD", {}, {}, "head"},
       {"GET", {{"list-type", "2"}}, {}, "list"},
       {"GET", {{"uploads", ""}}, {}, "list_uploads"},
+      {"GET", {{"max-parts", "1"}, upload}, {}, "list_parts"},
       {"PUT", {}, {}, "put"},
       {"PUT", {}, {source}, "copy"},
       {"PUT", {{"partNumber", "1"}, upload}, {}, "upload_part"},

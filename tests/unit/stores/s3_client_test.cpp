@@ -69,6 +69,19 @@ TEST(s3_client, names_the_place_of_an_answer_that_it_does_not_understand) {
             StatusCode::kUnavailable);  // Neither done nor failed.
 }
 
+TEST(s3_client, asks_for_a_byte_where_a_head_does_not_say_the_size) {
+  S3Server server;
+  server.fake.tells_size_to_head = false;
+  const auto client = server.make_client();
+  ASSERT_TRUE(put_text(*client, "k", "0123456789", "w").is_ok());
+  ASSERT_TRUE(put_text(*client, "empty", "", "w").is_ok());
+  const S3Head head = client->head(in_bucket("k")).value();
+  EXPECT_EQ(head.size_bytes, 10);
+  EXPECT_EQ(head.writer, "w");
+  EXPECT_EQ(client->head(in_bucket("empty")).value().size_bytes, 0);
+  EXPECT_EQ(client->head(in_bucket("none")).status().code(), StatusCode::kNotFound);
+}
+
 TEST(s3_client, reads_ranges_and_ends) {
   S3Server server;
   const auto client = server.make_client();
@@ -419,6 +432,37 @@ S3Options options_of(const S3Server& server, const ScriptedServer& listing) {
   S3Options options = server.options();
   options.endpoint = fmt::format("127.0.0.1:{}", listing.port());
   return options;
+}
+
+TEST(s3_client, a_completion_that_fails_is_tried_again_where_nobody_says_that_its_upload_is_gone) {
+  for (const auto& [lists_parts, listed] :
+       {std::pair(true, S3Fault::kNone), {true, S3Fault::kForbid}, {true, S3Fault::kInternal}, {false, S3Fault::kNone}}) {
+    S3Server server;
+    server.fake.lists_parts = lists_parts;
+    const auto client = server.make_client();
+    const OneUpload upload = upload_text(*client, "k", "bytes", "w");
+    server.fake.fault = [listed = listed](const FakeS3::Call& call) {
+      return call.operation == "complete" ? S3Fault::kInternal : call.operation == "list_parts" ? listed : S3Fault::kNone;
+    };
+    EXPECT_EQ(client->complete(in_bucket("k"), upload.id, upload.parts, "w", S3Condition::kNone).status().code(), StatusCode::kUnavailable);
+    EXPECT_EQ(server.fake.num_calls("complete"), server.options().max_tries);
+  }
+}
+
+TEST(s3_client, lists_the_uploads_of_a_bucket_in_any_order_and_not_without_end) {
+  S3Server server;
+  const auto uploads = listing_server("ListMultipartUploadsResult", [](int page) {
+    return fmt::format(
+        "<IsTruncated>true</IsTruncated><NextKeyMarker>x</NextKeyMarker><NextUploadIdMarker>{0}</NextUploadIdMarker>"
+        "<Upload><Key>{1}</Key><UploadId>{0}</UploadId></Upload>",
+        page, 9 - page % 10);
+  });
+  int num_pages = 0;
+  const auto take = [&](const S3UploadPage&) { return ++num_pages, Status::ok(); };
+  const Status listed = server.make_client(options_of(server, *uploads))->list_first_uploads(FakeS3::kBucket, 7, take);
+  EXPECT_TRUE(listed.is_ok()) << listed.to_string();
+  EXPECT_EQ(num_pages, 7);
+  EXPECT_EQ(uploads->requests().size(), 7u);
 }
 
 TEST(s3_client, takes_no_listing_that_it_did_not_ask_for) {

@@ -126,7 +126,9 @@ TEST(S3Documents, reads_times_to_the_second) {
   EXPECT_EQ(modified("2024-02-29T23:59:59Z"), leap_day);
   EXPECT_EQ(modified("2024-02-29T23:59:59.999999999Z"), leap_day);
   EXPECT_EQ(modified("1970-01-01T00:00:00.000Z"), sys_days(year(1970) / 1 / 1));
-  EXPECT_EQ(modified("0001-01-01T00:00:00Z"), sys_days(year(1) / 1 / 1));  // What Go writes for no time.
+  EXPECT_EQ(modified("0001-01-01T00:00:00Z"), std::nullopt);  // What Go writes for no time.
+  EXPECT_EQ(modified("1969-12-31T23:59:59Z"), std::nullopt);
+  EXPECT_EQ(listing_refusal(entry_of("a", "1", "<LastModified>0001-01-01T00:00:00Z</LastModified>")), "");
   EXPECT_EQ(modified("9999-12-31T23:59:59Z"), sys_days(year(9999) / 12 / 31) + std::chrono::seconds(86399));
   for (const std::string& time : std::vector<std::string>{
            "2023-02-29T00:00:00Z", "2024-13-01T00:00:00Z", "2024-00-01T00:00:00Z", "2024-01-32T00:00:00Z", "2024-01-01T24:00:00Z",
@@ -194,7 +196,7 @@ TEST(S3Documents, decodes_the_keys_of_uploads_and_their_marker_and_not_their_ids
   EXPECT_EQ(page->next_id, "i+1%20");
 }
 
-TEST(S3Documents, refuses_uploads_without_a_key_an_id_or_a_time) {
+TEST(S3Documents, refuses_uploads_without_a_key_or_an_id) {
   const auto refusal = [](std::string_view content) {
     return read_upload_page(fmt::format("<ListMultipartUploadsResult>{}</ListMultipartUploadsResult>", content)).status().message();
   };
@@ -206,11 +208,23 @@ TEST(S3Documents, refuses_uploads_without_a_key_an_id_or_a_time) {
   const std::string begins = "ListMultipartUploadsResult: Upload 1: an element lacks or is empty: ";
   EXPECT_EQ(refusal(last + "<Upload>" + id + time + "</Upload>"), begins + "Key");
   EXPECT_EQ(refusal(last + "<Upload>" + key + time + "</Upload>"), begins + "UploadId");
-  EXPECT_EQ(refusal(last + "<Upload>" + key + id + "</Upload>"), begins + "Initiated");
+  EXPECT_EQ(refusal(last + "<Upload>" + key + id + "<Initiated>soon</Initiated></Upload>"),
+            "ListMultipartUploadsResult: Upload 1: a time is not written like 2010-11-10T20:48:33.000Z: soon");
   EXPECT_EQ(refusal("<IsTruncated>true</IsTruncated><NextUploadIdMarker>i</NextUploadIdMarker>"),
             "ListMultipartUploadsResult: an element lacks or is empty: NextKeyMarker");
   EXPECT_EQ(refusal("<IsTruncated>true</IsTruncated><NextKeyMarker>k</NextKeyMarker>"),
             "ListMultipartUploadsResult: an element lacks or is empty: NextUploadIdMarker");
+}
+
+TEST(S3Documents, an_upload_may_have_no_time_that_is_known) {
+  for (const char* time : {"", "<Initiated/>", "<Initiated>0001-01-01T00:00:00Z</Initiated>"}) {
+    const auto page = read_upload_page(
+        fmt::format("<ListMultipartUploadsResult><IsTruncated>false</IsTruncated><Upload><Key>k</Key><UploadId>i</UploadId>{}</Upload>"
+                    "</ListMultipartUploadsResult>",
+                    time));
+    ASSERT_TRUE(page.is_ok()) << page.status().to_string();
+    EXPECT_EQ(page->uploads.at(0).initiated, std::nullopt) << time;
+  }
 }
 
 // Amazon S3 API reference, CreateMultipartUpload.

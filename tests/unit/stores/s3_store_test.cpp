@@ -215,6 +215,47 @@ TEST_P(AnyS3, sweeps_what_is_old_and_its_own) {
   EXPECT_EQ(store_->sweep(at("nothing"), hours(24), fake().state.now).value().num_uploads, 0);
 }
 
+TEST_P(AnyS3, sweeps_nothing_of_which_nobody_knows_when_it_was_begun) {
+  const OneUpload old = upload_text(store_->client(), "out/old", "bytes", "w");
+  const OneUpload year_one = upload_text(store_->client(), "out/part", "bytes", "w");
+  const OneUpload timeless = upload_text(store_->client(), "out/part", "bytes", "w");
+  ASSERT_TRUE(store_->replace_small(at("out/_tmp.step.abc/weights"), "x").is_ok());
+  ASSERT_TRUE(store_->replace_small(at("out/_tmp.step.def/weights"), "x").is_ok());
+  fake().with_state([&](FakeS3Objects& state) {
+    state.uploads[year_one.id].told_time = state.objects["out/_tmp.step.abc/weights"].told_time = "0001-01-01T00:00:00Z";
+    state.uploads[timeless.id].told_time = state.objects["out/_tmp.step.def/weights"].told_time = "";
+  });
+  const Result<SweepReport> report = store_->sweep(at("out"), hours(0), fake().state.now + hours(1));
+  ASSERT_TRUE(report.is_ok()) << report.status().to_string();
+  EXPECT_EQ(report->num_uploads, 1);
+  EXPECT_EQ(report->num_temporaries, 0);
+  EXPECT_EQ(fake().num_uploads(), 2u);
+  EXPECT_EQ(fake().keys_below("out/_tmp.step").size(), 2u);
+}
+
+TEST_P(AnyS3, sweeps_uploads_where_the_server_lists_those_of_whole_keys_alone) {
+  fake().lists_uploads_of_a_key = true;
+  for (const char* key : {"out/part", "out/_tmp.part.abc/weights", "out/other/part", "outside", "o"}) {
+    ASSERT_TRUE(store_->client().create_upload(in_bucket(key), "w").is_ok());
+  }
+  ASSERT_TRUE(store_->client().create_upload(in_bucket("out/second"), "w").is_ok());
+  const auto now = fake().state.now + hours(25);
+  EXPECT_EQ(store_->sweep(at("out"), hours(26), now).value().num_uploads, 0);
+  EXPECT_EQ(store_->sweep_name(at("out/part"), hours(24), now).value().num_uploads, 2);
+  EXPECT_EQ(store_->sweep(at("out"), hours(24), now).value().num_uploads, 1);
+  EXPECT_EQ(store_->sweep_folders(at("out"), hours(24), now).value().num_uploads, 1);
+  EXPECT_EQ(fake().num_uploads(), 2u);
+}
+
+TEST_P(AnyS3, sweeps_though_it_may_not_list_the_uploads_of_the_bucket) {
+  fake().fault = [num_listings = std::make_shared<std::atomic<int>>(0)](const FakeS3::Call& call) {
+    return call.operation == "list_uploads" && ++*num_listings > 1 ? S3Fault::kForbid : S3Fault::kNone;
+  };
+  const Result<SweepReport> report = store_->sweep(at("out"), hours(24), fake().state.now);
+  EXPECT_TRUE(report.is_ok()) << report.status().to_string();
+  EXPECT_EQ(fake().num_calls("list_uploads"), 2);
+}
+
 TEST_P(AnyS3, makes_small_objects_once_and_replaces_them) {
   EXPECT_TRUE(store_->create_small(at("out/_claims/1"), "a").value());
   EXPECT_FALSE(store_->create_small(at("out/_claims/1"), "b").value());
@@ -521,6 +562,16 @@ TEST_F(S3StoreTest, moves_no_object_whose_version_the_store_does_not_tell) {
   EXPECT_THAT(fake().keys_below(), ElementsAre("from", "to"));
 }
 
+TEST_F(S3StoreTest, moves_no_object_onto_another_where_a_head_does_not_say_their_sizes) {
+  fake().tells_size_to_head = false;
+  ASSERT_TRUE(store_->replace_small(at("from"), "bytes").is_ok());
+  for (const std::string other : {"other", "longer"}) {
+    ASSERT_TRUE(store_->replace_small(at("to"), other).is_ok());
+    EXPECT_EQ(store_->move_object(at("from"), at("to")).code(), StatusCode::kAlreadyExists);
+    EXPECT_THAT(fake().keys_below(), ElementsAre("from", "to"));
+  }
+}
+
 TEST_F(S3StoreTest, is_content_when_another_moves_the_object_between_its_look_and_its_copy) {
   ASSERT_TRUE(store_->replace_small(at("from"), "bytes").is_ok());
   fake().before = [&](const FakeS3::Call& call) {
@@ -698,6 +749,53 @@ TEST(an_upload_that_is_given_up, is_not_aborted_because_a_request_from_before_a_
   server.fake.fault = [](const FakeS3::Call&) { return S3Fault::kNone; };
   ASSERT_TRUE(client->list_some(in_bucket(""), 1).is_ok());
   EXPECT_TRUE(client->abort(in_bucket("part"), id, S3Patience::kLeast).is_ok());
+}
+
+/// A store on a server like Ceph's.
+class S3OnRadosgw : public S3StoreTest {
+ protected:
+  S3OnRadosgw() : S3StoreTest(Conditions::kPutOnly) {
+    fake().state.is_radosgw = true;
+    store_ = std::make_unique<S3Store>(server_.make_client(patient(server_)));
+    EXPECT_EQ(store_->first_wins(at("out")).value(), FirstWins::kCommitRecord);
+  }
+  /// Leaves a commit record of an upload that is aborted.
+  void leave_record(const std::string& name) {
+    fake().fault = [](const FakeS3::Call& call) { return call.operation == "complete" ? S3Fault::kReset : S3Fault::kNone; };
+    EXPECT_EQ(publish("out", name, "rows of a dead writer").status().code(), StatusCode::kUnavailable);
+    fake().fault = [](const FakeS3::Call&) { return S3Fault::kNone; };
+    fake().with_state([](FakeS3Objects& state) { state.uploads.clear(); });
+    ASSERT_THAT(fake().keys_below("out/_tmp"), ElementsAre("out/_tmp/" + name + ".commit-1"));
+  }
+};
+
+TEST_F(S3OnRadosgw, is_not_blocked_by_a_record_whose_upload_is_gone) {
+  leave_record("part");
+  const int num_before = fake().num_calls("complete");
+  const Result<PublishOutcome> outcome = publish("out", "part", "our rows");
+  ASSERT_TRUE(outcome.is_ok()) << outcome.status().to_string();
+  EXPECT_EQ(*outcome, PublishOutcome::kPublished);
+  EXPECT_EQ(fake().num_calls("complete") - num_before, 2) << "the dead writer's, and ours";
+  EXPECT_EQ(fake().bytes_of("out/part"), "our rows");
+  EXPECT_THAT(fake().keys_below(), ElementsAre("out/part"));
+}
+
+TEST_F(S3OnRadosgw, sweeps_though_the_upload_of_a_record_is_gone) {
+  leave_record("part");
+  const Result<SweepReport> report = store_->sweep(at("out"), hours(24), fake().state.now);
+  ASSERT_TRUE(report.is_ok()) << report.status().to_string();
+  EXPECT_EQ(report->num_completed, 0);
+  EXPECT_THAT(fake().keys_below(), ElementsAre("out/_tmp/part.commit-1"));
+}
+
+TEST_F(S3OnRadosgw, takes_a_completion_that_came_about_for_one_though_it_was_called_a_failure) {
+  fake().fault = [left = std::make_shared<std::atomic<int>>(1)](const FakeS3::Call& call) {
+    return call.operation == "complete" && (*left)-- > 0 ? S3Fault::kInternalDone : S3Fault::kNone;
+  };
+  const Result<PublishOutcome> outcome = publish("out", "part", "our rows");
+  ASSERT_TRUE(outcome.is_ok()) << outcome.status().to_string();
+  EXPECT_EQ(*outcome, PublishOutcome::kPublished);
+  EXPECT_THAT(fake().keys_below(), ElementsAre("out/part"));
 }
 
 class AbortedUploads : public testing::TestWithParam<bool> {};  // Whether a stop came first.

@@ -181,6 +181,38 @@ Result<SpreadGroup> multiply_place(const RankPlace& launched, int64_t num_here) 
                      .attempt = launched.attempt};
 }
 
+/// What an earlier run wrote as its --json-summary must not stand for this one.
+Status remove_old_summary(const std::string& path) {
+  if (path.empty()) {
+    return Status::ok();
+  }
+  DARKROOM_ASSIGN_OR_RETURN(const WriteTarget target, local_files().find_write_target(path));
+  DARKROOM_ASSIGN_OR_RETURN(const bool is_there, local_files().exists(target.path));
+  return is_there && !target.is_stream ? local_files().remove_file(target.path) : Status::ok();
+}
+
+/// Whether rank 0 has written --json-summary. What went into a pipe or a terminal is told by how the group ended alone.
+bool has_summary(const std::string& path, const Result<int>& ended) {
+  const auto target = local_files().find_write_target(path);
+  if (target.is_ok() && target->is_stream) {
+    return ended.is_ok() || ended.status().code() == StatusCode::kCancelled;
+  }
+  const auto is_there = local_files().exists(path);
+  return is_there.is_ok() && *is_there;
+}
+
+/// Rank 0 writes --json-summary where it comes to its end. A group that ends otherwise has this launcher's word.
+void say_how_ranks_ended(const Result<int>& ended, VerbContext& context) {
+  const bool is_done = ended.is_ok() && *ended == 0;
+  if (is_done || context.summary_path.empty() || has_summary(context.summary_path, ended)) {
+    return;
+  }
+  context.writes_summary = true;
+  if (ended.is_ok()) {
+    context.summary["error"] = fmt::format("the ranks ended with exit code {}, as one of them says in the log", *ended);
+  }
+}
+
 /// Starts the ranks on this machine and looks after them.
 Result<int> launch_ranks(const TrainFlags& flags, VerbContext& context) {
   DARKROOM_ASSIGN_OR_RETURN(const RankPlace place, rank_place_of_environment());
@@ -201,9 +233,13 @@ Result<int> launch_ranks(const TrainFlags& flags, VerbContext& context) {
     group.max_restarts = place.hosts_store ? flags.max_restarts : 0;  // Whoever keeps the store (torchrun) starts all again.
   }
   DARKROOM_ASSIGN_OR_RETURN(group.command, own_command());
+  group.command_that_goes_on = options.command_that_goes_on();
+  if (place.rank == 0) {  // Else rank 0 is another machine's, and so is the file, perhaps.
+    DARKROOM_RETURN_IF_ERROR(remove_old_summary(context.summary_path).with_context("--json-summary"));
+  }
   context.writes_summary = false;
   Result<int> ended = run_rank_group(group, context.stop);
-  context.writes_summary = !ended.is_ok() && ended.status().code() != StatusCode::kCancelled;
+  say_how_ranks_ended(ended, context);
   return ended;
 }
 

@@ -21,7 +21,8 @@ class Previews {
   virtual Status make(FileSystem& files, const std::string& folder, int64_t step, EventWriter& events) = 0;
 };
 
-/// The recipe's fixed prompts, painted with fixed seeds.
+/// The recipe's fixed prompts, painted with fixed seeds. Errors: kInvalidArgument (the recipe asks for what cannot be painted), those of
+/// reading the model folder.
 Result<std::unique_ptr<Previews>> make_prompt_previews(const Recipe& recipe, const UNetPart& part,
                                                        std::shared_ptr<const FrozenModels> frozen);
 

@@ -15,13 +15,28 @@ namespace {
 
 constexpr size_t kSheetColumns = 4;
 
+PaintRequest request_of(const Recipe& recipe) {
+  const Recipe::Samples& samples = recipe.samples;
+  PaintRequest request;
+  request.prompts = samples.prompts;
+  for (size_t i = 0; i < samples.prompts.size(); ++i) {
+    request.seeds.push_back(static_cast<uint64_t>(samples.seed) + i);
+  }
+  request.sampler = {.name = samples.sampler, .num_steps = static_cast<int>(samples.steps)};
+  request.guidance = samples.guidance;
+  request.width = static_cast<int>(recipe.data.resolution);
+  request.height = request.width;
+  return request;
+}
+
 class PromptPreviews : public Previews {
  public:
-  PromptPreviews(const Recipe& recipe, std::unique_ptr<Painter> painter)
-      : options_(recipe.samples), resolution_(static_cast<int>(recipe.data.resolution)), painter_(std::move(painter)) {}
+  /// REQUIRES: the painter takes the request.
+  PromptPreviews(Recipe::Samples options, PaintRequest request, std::unique_ptr<Painter> painter)
+      : options_(std::move(options)), request_(std::move(request)), painter_(std::move(painter)) {}
 
   Status make(FileSystem& files, const std::string& folder, int64_t step, EventWriter& events) override {
-    DARKROOM_ASSIGN_OR_RETURN(const Painting painting, painter_->paint(request()));
+    DARKROOM_ASSIGN_OR_RETURN(const Painting painting, painter_->paint(request_));
     if (painting.num_not_finite > 0) {
       log_warning(
           "{} of {} previews of step {} came out of the networks with values that are no numbers (NaN or infinite), which show black",
@@ -44,19 +59,6 @@ class PromptPreviews : public Previews {
   }
 
  private:
-  PaintRequest request() const {
-    PaintRequest request;
-    request.prompts = options_.prompts;
-    for (size_t i = 0; i < options_.prompts.size(); ++i) {
-      request.seeds.push_back(static_cast<uint64_t>(options_.seed) + i);
-    }
-    request.sampler = {.name = options_.sampler, .num_steps = static_cast<int>(options_.steps)};
-    request.guidance = options_.guidance;
-    request.width = resolution_;
-    request.height = resolution_;
-    return request;
-  }
-
   Image sheet(const std::vector<Image>& images) const {
     std::vector<std::vector<ContactSheetCell>> rows;
     for (size_t i = 0; i < images.size(); ++i) {
@@ -65,12 +67,12 @@ class PromptPreviews : public Previews {
       }
       rows.back().push_back({images[i], options_.prompts[i]});
     }
-    const int side = std::max(128, resolution_);
+    const int side = std::max(128, request_.width);
     return render_contact_sheet(rows, {.cell_width = side, .cell_height = side});
   }
 
   Recipe::Samples options_;
-  int resolution_;
+  PaintRequest request_;
   std::unique_ptr<Painter> painter_;
 };
 
@@ -86,7 +88,9 @@ Result<std::unique_ptr<Previews>> make_prompt_previews(const Recipe& recipe, con
   scheduler.noise = part.objective().schedule().config();
   const std::shared_ptr<const ClipTokenizer> tokenizer(frozen, frozen->tokenizer.get());  // Kept alive by the frozen parts.
   DARKROOM_ASSIGN_OR_RETURN(auto painter, Painter::create(part.unet(), frozen->vae, frozen->text_encoder, tokenizer, scheduler));
-  return std::unique_ptr<Previews>(std::make_unique<PromptPreviews>(recipe, std::move(painter)));
+  PaintRequest request = request_of(recipe);
+  DARKROOM_RETURN_IF_ERROR(painter->check(request).with_context("the recipe's previews ([samples])"));
+  return std::unique_ptr<Previews>(std::make_unique<PromptPreviews>(recipe.samples, std::move(request), std::move(painter)));
 }
 
 }  // namespace darkroom

@@ -139,7 +139,7 @@ Status RemoteRun::check_claim(int64_t step) {
     return Status::ok();
   }
   claims_.release(kRunClaim);
-  return Status::failed_precondition("another process has stored a newer checkpoint; the same command goes on from that one (checkpoint):",
+  return Status::failed_precondition("another process has stored a newer checkpoint; --resume auto goes on from that one (checkpoint):",
                                      checkpoint_uri(newest))
       .with_context(kTakenOver);
 }
@@ -149,29 +149,63 @@ Result<int64_t> RemoteRun::newest_step() const {
   return places.empty() ? -1 : places.back().step;
 }
 
+/// Where a checkpoint lies in the spool.
+std::string RemoteRun::copy_of(int64_t step) const { return join_path(in_spool(kRunCheckpointsFolder), checkpoint_name(step)); }
+
+/// Into the spool.
+Status RemoteRun::copy_checkpoint(const CheckpointPlace& place) {
+  const Location from{.store = checkpoints_.store, .path = place.path};
+  log_info("fetching the checkpoint {}", from.uri());
+  return copy_tree_here(from, copy_of(place.step), {.stop = stop_});
+}
+
+/// kCorruptData: it is damaged, which is told, and no copy is left.
+Result<CheckpointRecord> RemoteRun::read_copy(const CheckpointPlace& place) {
+  const std::string uri = checkpoint_uri(place.step), copy = copy_of(place.step);
+  auto record = read_checkpoint(local_files(), copy);
+  if (record.is_ok()) {
+    return record;
+  }
+  if (record.status().code() != StatusCode::kCorruptData) {
+    return record.status().with_context(uri);
+  }
+  const std::string failure = said_of(uri, copy, record.status().message());
+  log_warning("the checkpoint of step {} is damaged and is not used: {}", place.step, failure);
+  DARKROOM_RETURN_IF_ERROR(local_files().remove_tree(copy));
+  return Status::corrupt_data(failure);
+}
+
+Result<std::optional<std::string>> RemoteRun::fetch_valid_record(int64_t step) {
+  const CheckpointPlace place{.path = (checkpoints_ / checkpoint_name(step)).path, .step = step};
+  DARKROOM_RETURN_IF_ERROR(copy_checkpoint(place));
+  const Status valid = read_copy(place).status();
+  if (valid.code() == StatusCode::kCorruptData) {
+    DARKROOM_RETURN_IF_ERROR(set_aside(place));
+    return std::optional<std::string>();
+  }
+  DARKROOM_RETURN_IF_ERROR(valid);
+  DARKROOM_ASSIGN_OR_RETURN(std::string record, read_file(local_files(), join_path(copy_of(step), kCheckpointRecordFile)));
+  DARKROOM_RETURN_IF_ERROR(local_files().remove_tree(copy_of(step)));
+  return std::optional(std::move(record));
+}
+
 Result<std::optional<FoundCheckpoint>> RemoteRun::fetch_newest_checkpoint() {
-  FileSystem& files = local_files();
   DARKROOM_ASSIGN_OR_RETURN(const auto places, list_checkpoints(checkpoints_));
   std::vector<CheckpointPlace> damaged;
   std::string last_failure;
   for (auto place = places.rbegin(); place != places.rend(); ++place) {
-    const Location from{.store = checkpoints_.store, .path = place->path};
-    const std::string copy = join_path(in_spool(kRunCheckpointsFolder), checkpoint_name(place->step));
-    log_info("fetching the checkpoint {}", from.uri());
-    DARKROOM_RETURN_IF_ERROR(copy_tree_here(from, copy, {.stop = stop_}));
-    auto record = read_checkpoint(files, copy);
+    DARKROOM_RETURN_IF_ERROR(copy_checkpoint(*place));
+    auto record = read_copy(*place);
     if (record.is_ok()) {
       for (const auto& bad : damaged) {
         DARKROOM_RETURN_IF_ERROR(set_aside(bad));
       }
-      return std::optional(FoundCheckpoint{{copy, place->step}, *std::move(record)});
+      return std::optional(FoundCheckpoint{{copy_of(place->step), place->step}, *std::move(record)});
     }
     if (record.status().code() != StatusCode::kCorruptData) {
-      return record.status().with_context(from.uri());
+      return record.status();
     }
-    last_failure = said_of(from.uri(), copy, record.status().message());
-    log_warning("the checkpoint of step {} is damaged and is not used: {}", place->step, last_failure);
-    DARKROOM_RETURN_IF_ERROR(files.remove_tree(copy));
+    last_failure = record.status().message();
     damaged.push_back(*place);
   }
   if (!damaged.empty()) {

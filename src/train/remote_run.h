@@ -42,6 +42,9 @@ class RemoteRun {
   /// The newest valid checkpoint, in the spool. Damaged newer ones are reported as warnings and renamed to `damaged-step-NNNNNNNN`.
   /// Errors: kCorruptData when there are some and all are damaged.
   Result<std::optional<FoundCheckpoint>> fetch_newest_checkpoint();
+  /// state.json of the checkpoint of that step that is there, which is fetched for it and found to be whole; none where it is damaged,
+  /// which is told and dealt with as above.
+  Result<std::optional<std::string>> fetch_valid_record(int64_t step);
   /// The step of the newest checkpoint that is there; -1 without one.
   Result<int64_t> newest_step() const;
   /// index.json as it is stored. Errors: kNotFound; those of the store.
@@ -82,6 +85,9 @@ class RemoteRun {
   Status take_claim(std::chrono::seconds patience);
   Status remove_remains();
   Status check_claim(int64_t step);
+  std::string copy_of(int64_t step) const;
+  Status copy_checkpoint(const CheckpointPlace& place);
+  Result<CheckpointRecord> read_copy(const CheckpointPlace& place);
   Status set_aside(const CheckpointPlace& place);
   Status keep_trying(int64_t step, AfterSaving after, const std::function<Status()>& store);
   struct Spooled;

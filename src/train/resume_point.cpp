@@ -9,20 +9,55 @@
 namespace darkroom {
 namespace {
 
+// Whether the run folder's checkpoint is the one that was read at `path`. A damaged one is not: the run saves its own in its place.
+Result<bool> is_same_checkpoint(FileSystem& files, const CheckpointPlace& own, const std::string& path) {
+  if (own.path == path) {
+    return true;
+  }
+  const Status valid = read_checkpoint(files, own.path).status();
+  if (valid.code() == StatusCode::kCorruptData) {
+    log_warning("the checkpoint of step {} in the run folder is damaged and is not used: {}", own.step, valid.message());
+    return false;
+  }
+  DARKROOM_RETURN_IF_ERROR(valid);
+  // A record holds the hashes of all the rest.
+  DARKROOM_ASSIGN_OR_RETURN(const std::string record, read_file(files, join_path(own.path, kCheckpointRecordFile)));
+  DARKROOM_ASSIGN_OR_RETURN(const std::string named, read_file(files, join_path(path, kCheckpointRecordFile)));
+  return record == named ? Result<bool>(true) : another_checkpoint(own.path);
+}
+
 Result<ResumePoint> named_checkpoint(FileSystem& files, const std::vector<CheckpointPlace>& there, const std::string& given) {
   const std::string path(without_trailing_slashes(given));
   DARKROOM_ASSIGN_OR_RETURN(auto record, read_checkpoint(files, path));
   if (!there.empty() && there.back().step > record.step) {
-    return Status::failed_precondition(
-        "the run folder holds newer checkpoints than the one to resume from; move them away or take another --output; the newest:",
-        there.back().path);
+    return newer_checkpoint(there.back().path);
   }
-  const bool is_own = !there.empty() && there.back().step == record.step;
+  const bool has_step = !there.empty() && there.back().step == record.step;
+  DARKROOM_ASSIGN_OR_RETURN(const bool is_own, has_step ? is_same_checkpoint(files, there.back(), path) : Result<bool>(false));
   const CheckpointPlace place{path, record.step};
   return ResumePoint{.found = FoundCheckpoint{place, std::move(record)}, .is_own = is_own};
 }
 
 }  // namespace
+
+Status starts_over(const std::string& checkpoint) {
+  return Status::failed_precondition(
+      "--resume none would start over a run that has checkpoints; take --resume auto to go on, another --output, or remove:", checkpoint);
+}
+
+Status newer_checkpoint(const std::string& newest) {
+  return Status::failed_precondition(
+      "the run folder holds newer checkpoints than the one to resume from; take --resume auto to go on from the newest, another --output, "
+      "or move them away; the newest:",
+      newest);
+}
+
+Status another_checkpoint(const std::string& own) {
+  return Status::failed_precondition(
+      "the run folder holds another checkpoint of the step that --resume names; take --resume auto to go on from it, another --output, or "
+      "move it away:",
+      own);
+}
 
 Status check_same_run(const Recipe& recipe, const FoundCheckpoint& found) {
   DARKROOM_ASSIGN_OR_RETURN(const Recipe before, parse_recipe(found.record.recipe, found.place.path + "/state.json"));
@@ -62,8 +97,7 @@ Result<ResumePoint> find_resume_point(FileSystem& files, const std::string& chec
     point.is_own = point.found.has_value();
   } else if (options.resume == "none") {
     if (!there.empty()) {
-      return Status::failed_precondition("--resume none would start over a run that has checkpoints; take another --output, or remove:",
-                                         checkpoints_folder);
+      return starts_over(checkpoints_folder);
     }
   } else {
     DARKROOM_ASSIGN_OR_RETURN(point, named_checkpoint(files, there, options.resume));

@@ -13,15 +13,21 @@ namespace darkroom {
 /// after checkpoints newer than what --resume names. Errors: those of reading the checkpoint that it names.
 Result<bool> takes_newest(FileSystem& files, const TrainOptions& options, int64_t newest_step);
 
+/// Refusals of what --resume asks of a folder with checkpoints (kFailedPrecondition), naming one of them: it is none; the folder has newer
+/// ones than it names; the folder has another one of that step.
+Status starts_over(const std::string& checkpoint);
+Status newer_checkpoint(const std::string& newest);
+Status another_checkpoint(const std::string& own);
+
 /// Where a run goes on.
 struct ResumePoint {
   std::optional<FoundCheckpoint> found = {};  ///< Empty: it starts at step 0.
-  bool is_own = false;                        ///< The run folder has a checkpoint of that step: it need not be saved again.
+  bool is_own = false;                        ///< The run folder has that checkpoint: it need not be saved again.
 };
 
 /// The checkpoint that a run goes on from, by --resume. Lists the folder once, of a restart twice.
-/// Errors: kFailedPrecondition (another run's folder; newer checkpoints than the one named; another recipe), those of
-/// reading checkpoints.
+/// Errors: kFailedPrecondition (another run's folder; newer checkpoints than the one named, or another of its step; another recipe), those
+/// of reading checkpoints.
 Result<ResumePoint> find_resume_point(FileSystem& files, const std::string& checkpoints_folder, const TrainOptions& options);
 
 /// The component folder that --init-from stands for: of a checkpoint or of a model folder; empty when it is not given.

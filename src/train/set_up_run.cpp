@@ -303,19 +303,29 @@ Status TrainingRun::open_remote_folder(const Location& output) {
       DARKROOM_RETURN_IF_ERROR(check_same_run(options_.recipe, *resumed_));
     }
   } else if (options_.resume == "none" && newest >= 0) {
-    return Status::failed_precondition("--resume none would start over a run that has checkpoints; take another --output, or remove:",
-                                       remote_->checkpoint_uri(newest));
+    return starts_over(remote_->checkpoint_uri(newest));
   } else {
     DARKROOM_ASSIGN_OR_RETURN(ResumePoint point, find_resume_point(files_, in_folder(kRunCheckpointsFolder), options_));
     resumed_ = std::move(point.found);
     if (resumed_.has_value() && newest > resumed_->record.step) {
-      return Status::failed_precondition(
-          "the run folder holds newer checkpoints than the one to resume from; move them away or take another --output; the newest:",
-          remote_->checkpoint_uri(newest));
+      return newer_checkpoint(remote_->checkpoint_uri(newest));
     }
-    is_resumed_from_here_ = resumed_.has_value() && newest == resumed_->record.step;
+    if (resumed_.has_value() && newest == resumed_->record.step) {
+      DARKROOM_ASSIGN_OR_RETURN(is_resumed_from_here_, is_in_store(*resumed_));
+    }
   }
   return remote_->fetch_metrics(resumed_.has_value() ? resumed_->record.step : 0);
+}
+
+// Whether the remote run folder's checkpoint of that step is the one found here.
+Result<bool> TrainingRun::is_in_store(const FoundCheckpoint& found) {
+  const std::string own = remote_->checkpoint_uri(found.record.step);
+  if (without_trailing_slashes(resumed_from_) == own) {  // It was fetched from there.
+    return true;
+  }
+  DARKROOM_ASSIGN_OR_RETURN(const std::string record, read_file(files_, join_path(found.place.path, kCheckpointRecordFile)));
+  DARKROOM_ASSIGN_OR_RETURN(const std::optional<std::string> stored, remote_->fetch_valid_record(found.record.step));
+  return !stored.has_value() || *stored == record ? Result<bool>(stored.has_value()) : another_checkpoint(own);
 }
 
 Status TrainingRun::open_local_folder() {

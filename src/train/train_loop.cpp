@@ -36,6 +36,10 @@ Status TrainOptions::validate() const {
   return {};
 }
 
+std::string_view TrainOptions::command_that_goes_on() const {
+  return resume == "auto" ? "the same command goes on" : "--resume auto goes on";
+}
+
 nlohmann::json TrainSummary::to_json() const {
   nlohmann::json json = {{"parameters", parameters},
                          {"steps", steps},
@@ -59,6 +63,9 @@ Status run_training(StoreSet& stores, const TrainOptions& options, std::stop_tok
   Status status = run->run(std::move(stop));
   if (!status.is_ok() && status.code() != StatusCode::kUnavailable) {  // Else the store may be what failed.
     run->store_logs_of_failure();
+  }
+  if (status.code() == StatusCode::kInvalidArgument) {  // Whoever started it has named nothing that the run did not take.
+    status = Status::failed_precondition(status.message());
   }
   status = status.is_ok() ? status : run->keep_unstored_checkpoint(std::move(status));
   const Status summed_up = options.ranks->rank() == 0 ? run->sum_up(summary) : Status::ok();

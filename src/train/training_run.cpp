@@ -224,11 +224,17 @@ Status TrainingRun::save_before(const Status& failure) {
   if (!may_pass || steps_here_ == 0 || ranks().size() > 1) {                  // The other ranks are in the middle of a step.
     return failure;
   }
+  return save_at_end(failure);
+}
+
+// Of a run alone that ends with `failure` between two steps.
+Status TrainingRun::save_at_end(const Status& failure) {
   if (const Status saved = save(AfterSaving::kEnds); !saved.is_ok()) {
     log_warning("the steps since the last checkpoint cannot be saved: {}", saved.message());
     return failure;
   }
-  return failure.with_context(fmt::format("the run has ended with the checkpoint of step {}, where the same command goes on", steps_done_));
+  return failure.with_context(
+      fmt::format("the run has ended with the checkpoint of step {}, where {}", steps_done_, options_.command_that_goes_on()));
 }
 
 // The failure of a step with the rows whose loss was not finite.
@@ -266,19 +272,11 @@ Status TrainingRun::after_step(const StepTimes& times) {
   }
   const bool is_last = steps_done_ == last_step();
   const auto is_due = [&](int64_t every) { return every > 0 && (steps_done_ % every == 0 || is_last); };
-  nlohmann::ordered_json scores = nlohmann::ordered_json::object();
-  if (validates() && is_due(recipe().validation.every_steps)) {
-    const TraceSpan span(options_.spans, "validate");
-    const EmaScope averaged(*parameters_, *ema_, ranks());
-    DARKROOM_RETURN_IF_ERROR(averaged.status());
-    if (is_main()) {
-      DARKROOM_ASSIGN_OR_RETURN(scores, validation_->score([this] { get_on("validating"); }));
-      log_info("step {}: {}", steps_done_, scores.dump());
-    }
-    spend(Spending::kLooking);
-  }
-  if (is_main() && (is_due(recipe().runtime.log_every) || !scores.empty() || times.is_skipped)) {
-    DARKROOM_RETURN_IF_ERROR(log_step(times, scores));
+  const bool has_scores = validates() && is_due(recipe().validation.every_steps);
+  const Result<nlohmann::ordered_json> scores = has_scores ? validate() : Result<nlohmann::ordered_json>(nlohmann::ordered_json::object());
+  // A checkpoint of this step has its line, too.
+  if (is_main() && (is_due(recipe().runtime.log_every) || has_scores || times.is_skipped)) {
+    DARKROOM_RETURN_IF_ERROR(log_step(times, scores.is_ok() ? *scores : nlohmann::ordered_json::object()));
   }
   if (is_main()) {
     progress_->show(steps_done_, times);
@@ -288,9 +286,13 @@ Status TrainingRun::after_step(const StepTimes& times) {
       shown_->show_spent(*ledger_);
     }
   }
-  if (has_previews() && is_due(recipe().samples.every_steps)) {
-    DARKROOM_RETURN_IF_ERROR(paint_previews());
+  Status looked = scores.status();
+  if (looked.is_ok() && has_previews() && is_due(recipe().samples.every_steps)) {
+    looked = paint_previews();
     spend(Spending::kLooking);
+  }
+  if (!looked.is_ok()) {  // The step itself is in order. Of several ranks the others are in the next one already.
+    return ranks().size() > 1 ? looked : save_at_end(looked);
   }
   if (is_due(recipe().checkpoint.every_steps) || is_last) {
     DARKROOM_RETURN_IF_ERROR(save(is_last ? AfterSaving::kEnds : AfterSaving::kGoesOn));
@@ -300,6 +302,20 @@ Status TrainingRun::after_step(const StepTimes& times) {
     trace_.reset();
   }
   return {};
+}
+
+// By rank 0; empty elsewhere.
+Result<nlohmann::ordered_json> TrainingRun::validate() {
+  const TraceSpan span(options_.spans, "validate");
+  const EmaScope averaged(*parameters_, *ema_, ranks());
+  DARKROOM_RETURN_IF_ERROR(averaged.status());
+  nlohmann::ordered_json scores = nlohmann::ordered_json::object();
+  if (is_main()) {
+    DARKROOM_ASSIGN_OR_RETURN(scores, validation_->score([this] { get_on("validating"); }));
+    log_info("step {}: {}", steps_done_, scores.dump());
+  }
+  spend(Spending::kLooking);
+  return scores;
 }
 
 Status TrainingRun::paint_previews() {
@@ -437,7 +453,8 @@ Status TrainingRun::run_steps(const std::stop_token& stop) {
       end_ledger();
       DARKROOM_RETURN_IF_ERROR(weigh_sides());
       DARKROOM_RETURN_IF_ERROR(ranks().finish());
-      return Status::cancelled("stopped on request; the same command goes on from the checkpoint of step:", steps_done_);
+      return Status::cancelled(fmt::format("stopped on request; {} from the checkpoint of step:", options_.command_that_goes_on()),
+                               steps_done_);
     }
     DARKROOM_ASSIGN_OR_RETURN(const StepTimes times, step(stop.stop_requested() || background_save_failed_));
     stop_is_agreed_ = times.report.wants_stop;

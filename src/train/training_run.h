@@ -67,6 +67,7 @@ class TrainingRun {
   Status open_folder();
   Status open_local_folder();
   Status open_remote_folder(const Location& output);
+  Result<bool> is_in_store(const FoundCheckpoint& found);
   Status open_diffusion(const std::string& weights_folder);
   Status open_autoencoder(const std::string& weights_folder);
   SliceFleetOptions fleet_options() const;
@@ -98,8 +99,10 @@ class TrainingRun {
   bool runs_ahead(bool wants_stop) const;
   Status settle();
   Status save_before(const Status& failure);
+  Status save_at_end(const Status& failure);
   Status name_bad_samples(const Status& failure) const;
   Status after_step(const StepTimes& times);
+  Result<nlohmann::ordered_json> validate();
   Status paint_previews();
   Status log_step(const StepTimes& times, const nlohmann::ordered_json& scores);
   Status run_steps(const std::stop_token& stop);

@@ -210,7 +210,8 @@ std::string describe(const std::vector<int>& codes) {
 }
 
 Status stopped(const RankGroupOptions& options) {
-  return Status::cancelled("stopped on request; the same command goes on from the last checkpoint; ranks:", options.num_ranks);
+  return Status::cancelled(fmt::format("stopped on request; {} from the last checkpoint; ranks:", options.command_that_goes_on),
+                           options.num_ranks);
 }
 
 }  // namespace
@@ -262,9 +263,8 @@ Result<int> run_rank_group(const RankGroupOptions& options, const std::stop_toke
     }
     if (attempt >= options.max_restarts) {
       return Status::unavailable(
-          fmt::format(
-              "ranks were lost ({}), more often than --max-restarts allows; the same command goes on from the last checkpoint; restarts:",
-              describe(codes)),
+          fmt::format("ranks were lost ({}), more often than --max-restarts allows; {} from the last checkpoint; restarts:",
+                      describe(codes), options.command_that_goes_on),
           options.max_restarts);
     }
     const std::chrono::milliseconds pause = pause_before_restart(options, attempt + 1);

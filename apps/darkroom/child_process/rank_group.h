@@ -36,11 +36,12 @@ struct SpreadGroup {
 };
 
 struct RankGroupOptions {
-  std::vector<std::string> command;            ///< Of every rank.
-  int64_t num_ranks = 1;                       ///< On this machine.
-  std::optional<SpreadGroup> of = {};          ///< Of which these are a share; empty: they are all.
-  int64_t max_restarts = 3;                    ///< Of the group, when a rank died, hung or was lost.
-  std::chrono::milliseconds patience{30'000};  ///< How long the others have to end once one rank has.
+  std::vector<std::string> command;                               ///< Of every rank.
+  int64_t num_ranks = 1;                                          ///< On this machine.
+  std::optional<SpreadGroup> of = {};                             ///< Of which these are a share; empty: they are all.
+  int64_t max_restarts = 3;                                       ///< Of the group, when a rank died, hung or was lost.
+  std::chrono::milliseconds patience{30'000};                     ///< How long the others have to end once one rank has.
+  std::string command_that_goes_on = "the same command goes on";  ///< What messages say of it.
   /// Before restart 1, 2, 3, ...: 2 s, five times as long each time, at most a minute, so that three of them outlast a store or a
   /// network that is away for a minute.
   std::chrono::milliseconds first_pause{2'000};

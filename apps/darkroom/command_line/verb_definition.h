@@ -24,6 +24,7 @@ using GivenWords = std::map<std::string, std::vector<std::string>>;
 struct VerbContext {
   std::stop_token stop;  ///< Requested by SIGINT and SIGTERM.
   GivenWords given = {};
+  std::string summary_path = {};                      ///< --json-summary; empty: none.
   std::function<void()> is_rank = [] {};              ///< The verb says: a second signal must not end this process (a rank, a notice).
   bool writes_summary = true;                         ///< False: another process of the same run writes --json-summary.
   bool ends_with_threads = false;                     ///< Threads of the verb still run: the process ends without what comes after main.

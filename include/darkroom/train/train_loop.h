@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <stop_token>
 #include <string>
+#include <string_view>
 
 #include <nlohmann/json.hpp>
 
@@ -48,6 +49,8 @@ struct TrainOptions {
 
   /// kInvalidArgument naming the first bad field.
   Status validate() const;
+  /// Of messages about a run that ends early: "the same command goes on", or the flag with which it does.
+  std::string_view command_that_goes_on() const;
 };
 
 struct TrainSummary {

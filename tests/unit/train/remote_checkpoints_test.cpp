@@ -89,6 +89,26 @@ TEST_F(RemoteRunTest, resume_none_and_older_checkpoints_are_refused) {
   EXPECT_THAT(train(other).message(), HasSubstr("runtime.seed (was 2024, is 1)"));
 }
 
+TEST_F(RemoteRunTest, a_checkpoint_of_the_folder_that_is_damaged_or_another_is_not_the_one_named) {
+  expect_trained(options());
+  TrainOptions named = options();
+  named.resume = undisturbed_->path("run/checkpoints/step-00000012");
+  const Status refused = train(named);  // Of a run from other places, which its record tells.
+  EXPECT_EQ(refused.code(), StatusCode::kFailedPrecondition);
+  EXPECT_THAT(refused.message(), testing::AllOf(HasSubstr("take --resume auto"), HasSubstr("run/checkpoints/step-00000012")));
+  const TemporaryFolder copies;
+  named.resume = copies.path("good");
+  ASSERT_TRUE(copy_tree_here(s3_.place("run/checkpoints/step-00000012"), named.resume).is_ok());
+  expect_trained(named);
+  EXPECT_TRUE(s3_.fake.keys_below("run/checkpoints/damaged").empty());
+  s3_.fake.with_state([](FakeS3Objects& state) {
+    state.objects.at("run/checkpoints/step-00000012/ema/diffusion_pytorch_model.safetensors").bytes.back() ^= 1;
+  });
+  expect_trained(named);
+  expect_same_checkpoint(12);
+  EXPECT_TRUE(s3_.fake.bytes_of("run/checkpoints/damaged-step-00000012/state.json").has_value());
+}
+
 TEST_F(RemoteRunTest, starts_from_the_weights_of_a_remote_checkpoint) {
   expect_trained(options());
   TrainOptions second = options(FakeS3Stores::uri("second"), 4);

@@ -21,6 +21,8 @@
 #include "support/error_bound.h"
 #include "support/put_shard.h"
 #include "support/rank_threads.h"
+#include "support/simulated_rank.h"
+#include "support/source_path.h"
 #include "support/temporary_folder.h"
 #include "support/trained_run.h"
 
@@ -38,6 +40,24 @@ nlohmann::json small_vae_config() {
           {"norm_num_groups", 2},
           {"down_block_types", {"DownEncoderBlock2D", "DownEncoderBlock2D"}},
           {"up_block_types", {"UpDecoderBlock2D", "UpDecoderBlock2D"}}};
+}
+
+/// A model folder with the small network and what paints with it: a VAE of the latents' factor, a text encoder of their states' width.
+void write_painting_model(const std::string& folder) {
+  write_small_model(folder);
+  AutoencoderKL vae(*VaeConfig::from_json({{"sample_size", 16},
+                                           {"block_out_channels", {4, 4, 4, 4}},
+                                           {"layers_per_block", 1},
+                                           {"norm_num_groups", 2},
+                                           {"down_block_types", std::vector<std::string>(4, "DownEncoderBlock2D")},
+                                           {"up_block_types", std::vector<std::string>(4, "UpDecoderBlock2D")}}));
+  ClipTextModel text_encoder(
+      ClipTextConfig{.hidden_size = kSmallTextWidth, .intermediate_size = 8, .num_hidden_layers = 1, .num_attention_heads = 2});
+  initialize_parameters(vae, 1);
+  initialize_parameters(text_encoder, 1);
+  ASSERT_TRUE(save_vae(local_files(), vae, folder + "/vae").is_ok());
+  ASSERT_TRUE(save_text_encoder(local_files(), text_encoder, folder + "/text_encoder").is_ok());
+  std::filesystem::create_directory_symlink(std::filesystem::absolute(source_path("models/tiny/tokenizer")), folder + "/tokenizer");
 }
 
 /// A model folder with a small network, and datasets of 16 px for it.
@@ -103,6 +123,12 @@ class TrainLoopTest : public testing::Test {
     const auto bytes = read_file(local_files(), weights_path(run, step, part));
     EXPECT_TRUE(bytes.is_ok()) << bytes.status().to_string();
     return bytes.is_ok() ? sha256_hex(*bytes) : "";
+  }
+  /// A bit of the weights is another one, and the record says so.
+  void damage(const std::string& run, int64_t step) const {
+    std::string bytes = *read_file(local_files(), weights_path(run, step));
+    bytes[bytes.size() / 2] ^= 1;
+    ASSERT_TRUE(write_file_atomic(local_files(), weights_path(run, step), bytes).is_ok());
   }
   std::vector<nlohmann::json> metrics(const std::string& run) const {
     std::vector<nlohmann::json> steps;
@@ -360,6 +386,30 @@ TEST_F(TrainLoopTest, a_stop_request_saves_and_the_same_command_goes_on) {
   EXPECT_EQ(weights("stopped", 12), weights("undisturbed", 12));
 }
 
+TEST_F(TrainLoopTest, a_stopped_run_says_which_command_goes_on) {
+  std::stop_source stop;
+  stop.request_stop();
+  const auto stopped = [&](const TrainOptions& options) { return run_training(options, stop.get_token()).status().message(); };
+  EXPECT_THAT(stopped(options("run")), HasSubstr("the same command goes on from the checkpoint of step"));
+  TrainOptions afresh = options("other");
+  afresh.resume = "none";
+  EXPECT_THAT(stopped(afresh), HasSubstr("--resume auto goes on from the checkpoint of step"));
+  EXPECT_THAT(failure_of(afresh).message(), HasSubstr("take --resume auto")) << "the same command does not go on";
+  TrainOptions named = options("branch");
+  named.resume = folder_.path("other/checkpoints/step-00000000");
+  EXPECT_THAT(stopped(named), HasSubstr("--resume auto goes on from the checkpoint of step"));
+}
+
+TEST_F(TrainLoopTest, what_fails_in_the_middle_of_a_run_is_no_fault_of_its_flags) {
+  SilentRanks alone(0, 1);
+  alone.finished = Status::invalid_argument("a width of", 7);
+  TrainOptions options = this->options("run", 1);
+  options.ranks = &alone;
+  const Status failure = failure_of(options);
+  EXPECT_EQ(failure.code(), StatusCode::kFailedPrecondition);
+  EXPECT_EQ(failure.message(), "a width of 7");
+}
+
 TEST_F(TrainLoopTest, a_finished_run_stays_as_it_is) {
   train(options("run"));
   const std::string metrics = file("run", "metrics.jsonl");
@@ -371,9 +421,7 @@ TEST_F(TrainLoopTest, a_damaged_newest_checkpoint_is_passed_over_and_an_explicit
   train(options("undisturbed"));
   train(options("run"));
   const std::string path = folder_.path("run/checkpoints/step-00000012");
-  std::string bytes = *read_file(local_files(), weights_path("run", 12));
-  bytes[bytes.size() / 2] ^= 1;
-  ASSERT_TRUE(write_file_atomic(local_files(), weights_path("run", 12), bytes).is_ok());
+  damage("run", 12);
   TrainOptions explicit_path = options("run");
   explicit_path.resume = path;
   const Status failure = failure_of(explicit_path);
@@ -391,6 +439,37 @@ TEST_F(TrainLoopTest, an_explicit_checkpoint_must_be_the_newest_of_its_folder) {
   older.output = folder_.path("branch");
   train(older);
   EXPECT_EQ(weights("branch", 12), weights("run", 12));
+}
+
+TEST_F(TrainLoopTest, a_checkpoint_of_the_folder_that_is_damaged_is_not_the_one_named) {
+  train(options("good", 4));
+  train(options("run", 4));
+  damage("run", 4);
+  TrainOptions named = options("run", 4);
+  named.resume = folder_.path("good/checkpoints/step-00000004");
+  train(named);
+  EXPECT_EQ(weights("run", 4), weights("good", 4));
+  EXPECT_TRUE(read_checkpoint(local_files(), folder_.path("run/checkpoints/step-00000004")).is_ok());
+  EXPECT_TRUE(local_files().exists(folder_.path("run/checkpoints/damaged-step-00000004")).value());
+}
+
+TEST_F(TrainLoopTest, a_checkpoint_of_the_folder_that_is_another_is_not_the_one_named) {
+  TrainOptions other = options("other", 4);
+  other.recipe.optimizer.lr = 1e-3;
+  train(other);
+  train(options("run", 4));
+  const std::string own = weights("run", 4);
+  TrainOptions named = options("run", 4);
+  named.resume = folder_.path("other/checkpoints/step-00000004");
+  const Status failure = failure_of(named);
+  EXPECT_EQ(failure.code(), StatusCode::kFailedPrecondition);
+  EXPECT_THAT(failure.message(), testing::AllOf(HasSubstr("take --resume auto"), HasSubstr("run/checkpoints/step-00000004")));
+  EXPECT_EQ(weights("run", 4), own);
+  std::filesystem::remove_all(folder_.path("copy"));
+  std::filesystem::copy(folder_.path("run/checkpoints/step-00000004"), folder_.path("copy"), std::filesystem::copy_options::recursive);
+  named.resume = folder_.path("copy");
+  train(named);  // The same one, in another place.
+  EXPECT_EQ(checkpoint_steps("run"), std::vector<int64_t>{4});
 }
 
 TEST_F(TrainLoopTest, a_restart_goes_on_from_checkpoints_newer_than_what_resume_names) {
@@ -676,6 +755,21 @@ TEST_F(TrainLoopTest, a_decoder_that_is_not_there_ends_a_run_before_it_begins) {
   options = this->options("latents");  // Which hold no picture.
   options.decoder_program = folder_.path("no-decoder");
   train(options);
+}
+
+TEST_F(TrainLoopTest, previews_that_cannot_be_painted_are_refused_before_anything_is_written) {
+  write_painting_model(folder_.path("model"));
+  TrainOptions options = this->options("painted", 2);
+  options.recipe.model.path = folder_.path("model");
+  options.recipe.samples = {.every_steps = 2, .prompts = {"a dot"}, .steps = 2};
+  train(options);
+  EXPECT_FALSE(file("painted", "samples/step-00000002/prompt-000.png").empty());
+  options.output = folder_.path("run");
+  options.recipe.samples.steps = options.recipe.noise.num_timesteps + 1;
+  const Status failure = failure_of(options);
+  EXPECT_EQ(failure.code(), StatusCode::kInvalidArgument);
+  EXPECT_THAT(failure.message(), testing::AllOf(HasSubstr("samples"), HasSubstr("1001")));
+  EXPECT_FALSE(std::filesystem::exists(folder_.path("run")));
 }
 
 TEST_F(TrainLoopTest, two_processes_cannot_train_in_one_folder) {

@@ -210,6 +210,41 @@ TEST_F(LostFolderTest, facts_that_are_gone_are_written_again_and_nothing_else_ch
   EXPECT_EQ(num_metrics(), 12);
 }
 
+TEST_F(TrainingRunTest, saves_before_it_ends_where_its_validation_set_cannot_be_read) {
+  write_small_model(folder_.path("model"));
+  write_latents_part(folder_.path("latents/part-000000.parquet"), 40, 1);
+  write_empty_states(folder_.path("latents"));
+  const std::string part = folder_.path("held-out/part-000001.parquet");  // The first one is opened at the start.
+  write_latents_part(folder_.path("held-out/part-000000.parquet"), 4, 3);
+  write_empty_states(folder_.path("held-out"));
+  StoreSet stores({}, system_clock(), metrics_);
+  TrainOptions options = small_training(folder_.path("model"), folder_.path("latents"), run_);
+  options.recipe.checkpoint.every_steps = 100;
+  options.recipe.validation = {.path = folder_.path("held-out"), .every_steps = 4, .num_rows = 10};
+  const auto expect_saved = [&](int64_t step, const std::function<void()>& spoil) {
+    write_latents_part(part, 40, 5, "held-");
+    const auto run = TrainingRun::create(local_files(), stores, options);
+    ASSERT_TRUE(run.is_ok()) << run.status().to_string();
+    spoil();
+    const Status failure = (*run)->run({});
+    EXPECT_FALSE(failure.is_ok());
+    EXPECT_THAT(failure.message(), HasSubstr("part-000001.parquet"));
+    EXPECT_THAT(failure.message(), HasSubstr(fmt::format("the checkpoint of step {}, where the same command goes on", step)));
+    EXPECT_TRUE(is_there("/checkpoints/" + checkpoint_name(step) + "/state.json"));
+    std::filesystem::remove(part);
+  };
+  expect_saved(4, [&] { std::filesystem::remove(part); });
+  expect_saved(8, [&] {
+    const auto size = std::filesystem::file_size(part);
+    std::filesystem::remove(part);
+    std::ofstream(part) << std::string(size, 'x');
+  });
+  write_latents_part(part, 40, 5, "held-");
+  EXPECT_TRUE(run_training(options, {}).is_ok());
+  std::ifstream lines(run_ + "/metrics.jsonl");
+  EXPECT_EQ(std::count(std::istreambuf_iterator<char>(lines), {}, '\n'), 12);
+}
+
 TEST(check_continuation, wants_the_dialect_that_the_run_began_with_where_both_are_known) {
   CheckpointRecord before, now;
   before.tokenizer_dialect = "hf";

@@ -208,6 +208,21 @@ def sigterm_ends_all_ranks_with_a_checkpoint() -> None:
         require(saved[-1] == f"step-{lines:08d}", "the checkpoint of the stop is missing", name, saved, lines)
 
 
+def a_group_stopped_in_the_pause_before_a_restart_has_a_summary_of_its_own() -> None:
+    bench = the_bench()
+    summary = pathlib.Path(bench.path("paused.json"))
+    summary.write_text('{"train": {"steps": 7}}')  # Of an earlier run.
+    launcher = start(bench.command("paused", "--nproc", "2", "--max-steps", "100000", "--resume", "none", "--json-summary", summary))
+    wait_for_steps(bench.path("paused"), 2, launcher)
+    require(not summary.exists(), "the summary of an earlier run is left", summary)
+    os.kill(ranks_of(launcher)[0], signal.SIGKILL)
+    read_until(launcher, "ranks were lost")
+    launcher.terminate()
+    said = finish(launcher, expect=128 + signal.SIGTERM)
+    require("--resume auto goes on from the last checkpoint" in said, "the command that goes on is not told", said[-2000:])
+    require("stopped on request" in json.loads(summary.read_text())["error"], "no summary of the stop", summary.read_text())
+
+
 def ranks_end_with_their_launcher() -> None:
     bench = the_bench()
     launcher = start(bench.command("orphaned", "--nproc", "2", "--max-steps", "100000"))
@@ -414,6 +429,7 @@ if __name__ == "__main__":
             a_killed_or_stopped_rank_costs_a_restart,
             no_restart_is_more_than_was_allowed,
             sigterm_ends_all_ranks_with_a_checkpoint,
+            a_group_stopped_in_the_pause_before_a_restart_has_a_summary_of_its_own,
             ranks_end_with_their_launcher,
             the_environment_names_the_ranks,
             torchrun_starts_the_ranks,

@@ -69,6 +69,7 @@ struct StepBatcher::Order {
   Done done;
   std::vector<Picture> pictures;
   double cost = 0.0;
+  uint64_t watched = 0;  // Its number in deadlines_.
   Status failure;        // Of the engine.
   bool is_over = false;  // Told, though a call may still run for it.
 
@@ -125,6 +126,7 @@ StepBatcher::StepBatcher(StepEngine* engine, const StepBatcherOptions& options, 
       metrics_(metrics),
       largest_batch_(static_cast<size_t>(options.max_batch)),
       narrow_for_(kLeastNarrow),
+      deadlines_(clock),
       thread_([this](const std::stop_token& stop) { run(stop); }) {}
 
 StepBatcher::~StepBatcher() {
@@ -183,7 +185,9 @@ Status StepBatcher::take(PaintOrder order, Done done, std::vector<Ended>& ended)
   for (size_t i = 0; i < taken->pictures.size(); ++i) {
     taken->pictures[i].open_cost = taken->asked.pictures[i].cost();
   }
-  orders_.emplace(Key(fair_.join(cost), num_taken_++), std::move(taken));
+  const Key key(fair_.join(cost), num_taken_++);
+  taken->watched = deadlines_.add(taken->asked.deadline, [this, key] { end_late(key); });
+  orders_.emplace(key, std::move(taken));
   open_cost_ += cost;
   open_cost_shown_.set(open_cost_);
   changed_.notify_all();
@@ -212,7 +216,7 @@ Status StepBatcher::find_room(const PaintOrder& order) {
   const double seconds_left = order.deadline == Clock::Instant::max() ? INFINITY : shown_seconds(order.deadline - clock_.now());
   if (seconds_left <= 0.0) {
     orders_counter(metrics_, "late_or_draining").add();
-    return Status::unavailable("the request was not done by its deadline");
+    return past_deadline();
   }
   const double seconds_needed = seconds_until_done(cost);
   const bool measures_anew = orders_.empty() && is_pace_old();
@@ -334,6 +338,18 @@ void StepBatcher::end_given_up(std::vector<Ended>& ended) {
   }
 }
 
+// A call may run for it: neither its failure nor its pictures are looked at, as they are the other thread's.
+void StepBatcher::end_late(const Key& key) {
+  std::vector<Ended> ended;
+  {
+    const std::lock_guard lock(mutex_);
+    if (const auto order = orders_.find(key); order != orders_.end()) {
+      end(order, past_deadline(), ended);
+    }
+  }
+  tell(ended);
+}
+
 // Ends what is not worth another call.
 void StepBatcher::sweep(bool is_stopping, std::vector<Ended>& ended) {
   end_given_up(ended);
@@ -346,7 +362,7 @@ void StepBatcher::sweep(bool is_stopping, std::vector<Ended>& ended) {
     } else if (!order.failure.is_ok()) {
       end(here, order.failure, ended);
     } else if (order.asked.deadline <= now) {
-      end(here, Status::unavailable("the request was not done by its deadline"), ended);
+      end(here, past_deadline(), ended);
     }
   }
 }
@@ -355,6 +371,7 @@ void StepBatcher::end(Orders::iterator order, Result<std::vector<Image>> result,
   if (!result.is_ok()) {
     fair_.leave(order->first.first);  // One that is done keeps its share, as equal sharing would still be at it.
   }
+  deadlines_.remove(order->second->watched);
   open_cost_ -= order->second->open_cost();
   order->second->is_over = true;
   orders_counter(metrics_, result_name(result.status())).add();  // Before it is seen to be gone.
@@ -471,7 +488,8 @@ void StepBatcher::show_previews(std::span<const Place> batch) {
   }
 }
 
-// Takes a step of each. What one picture cannot take costs the others nothing: after a call that failed each is tried alone.
+// Takes a step of each. What one picture cannot take costs the others nothing: after a call that failed each is tried alone that it has
+// not brought forward.
 bool StepBatcher::step(std::span<const Place> batch) {
   std::vector<EnginePicture*> works;
   std::vector<size_t> calls_left;
@@ -487,23 +505,30 @@ bool StepBatcher::step(std::span<const Place> batch) {
   } catch (const std::exception& failure) {
     log_error("serve: a step failed (pictures, reason): {} {}", works.size(), failure.what());
   }
-  const bool has_changed = !std::equal(works.begin(), works.end(), calls_left.begin(),
-                                       [](const auto* work, size_t left) { return work->num_calls_left() == left; });
-  if (works.size() == 1 || has_changed) {
-    for (const Place& place : batch) {
-      place.order->failure = Status::internal("painting failed; the server's log says why");
+  std::vector<Place> left;
+  for (size_t i = 0; i < works.size(); ++i) {
+    if (works[i]->num_calls_left() == calls_left[i]) {
+      left.push_back(batch[i]);
     }
+  }
+  stepped_pictures_.add(static_cast<int64_t>(works.size() - left.size()));
+  if (works.size() == 1 && left.size() == 1) {
+    left.front().order->failure = Status::internal("painting failed; the server's log says why");
     return false;
   }
-  const auto num_stepped = std::count_if(batch.begin(), batch.end(), [this](const Place& place) { return step(std::span(&place, 1)); });
-  if (num_stepped == static_cast<std::ptrdiff_t>(batch.size())) {  // Too many at once is what failed.
-    largest_batch_ = batch.size() / 2;
-    widen_at_ = clock_.now() + narrow_for_;
-    log_warning("serve: for now a network call has at most so many pictures; more are tried again in so many seconds: {} {}",
-                largest_batch_, narrow_for_.count());
-    narrow_for_ = std::min(2 * narrow_for_, kMostNarrow);
+  const auto num_stepped = std::count_if(left.begin(), left.end(), [this](const Place& place) { return step(std::span(&place, 1)); });
+  if (num_stepped > 0 && num_stepped == static_cast<std::ptrdiff_t>(left.size())) {  // Too many at once is what failed.
+    halve_batches(batch.size());
   }
-  return num_stepped > 0;
+  return left.size() < works.size() || num_stepped > 0;
+}
+
+void StepBatcher::halve_batches(size_t num_pictures) {
+  largest_batch_ = num_pictures / 2;
+  widen_at_ = clock_.now() + narrow_for_;
+  log_warning("serve: for now a network call has at most so many pictures; more are tried again in so many seconds: {} {}", largest_batch_,
+              narrow_for_.count());
+  narrow_for_ = std::min(2 * narrow_for_, kMostNarrow);
 }
 
 void StepBatcher::finish(std::span<const Place> batch) {

@@ -16,6 +16,7 @@
 #include "darkroom/core/clock.h"
 #include "darkroom/core/metrics.h"
 #include "darkroom/core/result.h"
+#include "darkroom/serve/deadline_watch.h"
 #include "darkroom/serve/fair_order.h"
 #include "darkroom/serve/step_engine.h"
 
@@ -53,12 +54,12 @@ struct PaintOrder {
 
 /// Paints orders on a thread of its own, one network call at a time. Between any two calls orders join and leave: each call takes the next
 /// step of up to max_batch pictures of one model and one size, those first that FairOrder puts first, whatever their model. An order that
-/// is past its deadline, given up or failed costs no further call, and what fails for one picture fails for its order alone. Thread safety:
-/// any thread.
+/// is past its deadline, given up or failed costs no further call, and what fails for one picture fails for its order alone. A deadline is
+/// told when it passes, also while a call runs. Thread safety: any thread.
 class StepBatcher {
  public:
   /// Called once, with a picture per spec in their order, or: kInvalidArgument (the engine's refusal), kUnavailable (the deadline, or the
-  /// batcher ends), kCancelled (given up), kInternal. By the batcher's thread, or within somebody's submit(), would_take() or
+  /// batcher ends), kCancelled (given up), kInternal. By a thread of the batcher's, or within somebody's submit(), would_take() or
   /// give_up_all(), without the batcher's lock: it may ask the batcher what it is like (retry_after()), must be quick and not change it.
   using Done = std::function<void(Result<std::vector<Image>>)>;
 
@@ -126,11 +127,13 @@ class StepBatcher {
   double seconds_until_done(double cost) const;
   void sweep(bool is_stopping, std::vector<Ended>& ended);
   void end_given_up(std::vector<Ended>& ended);
+  void end_late(const Key& key);
   void end(Orders::iterator order, Result<std::vector<Image>> result, std::vector<Ended>& ended);
   void widen();
   std::vector<Place> choose_batch() const;
   void begin_new(std::vector<Place>& batch);
   bool step(std::span<const Place> batch);
+  void halve_batches(size_t num_pictures);
   void report(std::span<const Place> batch);
   void show_previews(std::span<const Place> batch);
   void finish(std::span<const Place> batch);
@@ -166,7 +169,8 @@ class StepBatcher {
   size_t largest_batch_;
   Clock::Instant widen_at_ = {};
   std::chrono::seconds narrow_for_;
-  std::jthread thread_;  // Last: it uses everything else.
+  DeadlineWatch deadlines_;  // Of orders_: its thread ends those that the other one, which may be in a call, would end too late.
+  std::jthread thread_;      // Last: it uses everything else.
 };
 
 }  // namespace darkroom

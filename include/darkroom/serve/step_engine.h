@@ -87,8 +87,9 @@ class StepEngine {
   virtual UnreadTexts unread(const PictureSpec& spec) const = 0;
   /// Errors: as check().
   virtual Result<std::unique_ptr<EnginePicture>> begin(const PictureSpec& spec) = 0;
-  /// One network call that takes the next step of each. What it throws (memory that is used up, foremost) it throws before any picture
-  /// has changed, or the pictures' calls left tell so. REQUIRES: not empty, of one size, each with calls left.
+  /// Takes the next step of each, in one network call where their texts are of one length. Where it throws (memory that is used up,
+  /// foremost), pictures whose calls left have changed have had their step, and the others are as they were. REQUIRES: not empty, of one
+  /// size, each with calls left.
   virtual void step(std::span<EnginePicture* const> pictures) = 0;
   /// What a picture is about to become, as small as kMaxPreviewSide asks. Changes nothing of what comes of it. REQUIRES: a call was made.
   virtual Image preview(const EnginePicture& picture) = 0;

@@ -189,6 +189,40 @@ TEST_F(step_batcher, an_order_past_its_deadline_costs_no_call) {
   }
 }
 
+TEST_F(step_batcher, a_deadline_is_told_while_a_call_runs) {
+  start({.max_batch = 2, .queue_cost = 1e9, .max_orders = 2});
+  engine_.hold_at(0);
+  auto running = submit(order_of({stub_picture("running", 2)}, milliseconds(30)));  // Its first call takes 10 ms.
+  EXPECT_TRUE(engine_.await_calls(1));
+  auto waiting = submit(order_of({stub_picture("waiting", 2)}, milliseconds(5)));
+  clock_.advance(milliseconds(5));
+  EXPECT_EQ(code(waiting), StatusCode::kUnavailable);
+  auto next = submit(order_of({stub_picture("next", 2)}));  // There is room again.
+  clock_.advance(milliseconds(15));
+  EXPECT_EQ(code(running), StatusCode::kUnavailable);
+  EXPECT_FALSE(batcher_->await_idle(milliseconds(0)));
+  engine_.release();
+  EXPECT_TRUE(next.get().is_ok());
+  EXPECT_TRUE(batcher_->await_idle(seconds(60)));
+  EXPECT_EQ(engine_.calls().size(), 3U);
+  EXPECT_EQ(number("darkroom_serve_open_cost"), 0);
+}
+
+TEST_F(step_batcher, is_idle_only_when_a_deadline_has_been_told) {
+  start();
+  auto held = hold_engine();
+  std::promise<bool> was_idle;
+  const auto done = [&](const Outcome&) {
+    engine_.release();
+    was_idle.set_value(batcher_->await_idle(milliseconds(200)));
+  };
+  ASSERT_TRUE(batcher_->submit(order_of({stub_picture("late", 1)}, milliseconds(5)), done).is_ok());
+  clock_.advance(milliseconds(5));
+  EXPECT_FALSE(was_idle.get_future().get());
+  EXPECT_TRUE(held.get().is_ok());
+  EXPECT_TRUE(batcher_->await_idle(seconds(60)));
+}
+
 TEST_F(step_batcher, says_of_a_deadline_that_has_passed_no_more_than_that) {
   start();
   auto first = submit(order_of({stub_picture("first", 4)}));  // The pace is known now.
@@ -456,6 +490,32 @@ TEST_F(step_batcher, a_call_that_is_too_large_for_the_machine_is_taken_in_parts_
   const auto calls = engine_.calls();
   EXPECT_EQ(std::count_if(calls.begin(), calls.end(), [](const auto& call) { return call.prompts.size() == 1; }), 1 + 4 + 1)
       << "the one that is held, each of the call that failed, the last step of the one that came late";
+}
+
+// As texts of several lengths, of which each has a call of its own.
+TEST_F(step_batcher, after_a_call_that_failed_on_its_way_those_without_their_step_are_tried_alone) {
+  start();
+  auto held = hold_engine();
+  auto long_one = submit(order_of({stub_picture("last throws in company", 3, 8, 5)}));
+  auto short_one = submit(order_of({stub_picture("short", 3, 8, 6)}));
+  engine_.release();
+  EXPECT_TRUE(held.get().is_ok());
+  EXPECT_EQ(long_one.get().value().front().pixels.front(), 5);
+  EXPECT_EQ(short_one.get().value().front().pixels.front(), 6);
+  EXPECT_TRUE(batcher_->await_idle(seconds(60)));
+  EXPECT_EQ(number("darkroom_serve_steps_total"), 2 + 3 + 3);
+}
+
+TEST_F(step_batcher, what_fails_alone_behind_the_others_step_fails_its_own_order_alone) {
+  start();
+  auto held = hold_engine();
+  auto bad = submit(order_of({stub_picture("last throws", 3)}));
+  auto good = submit(order_of({stub_picture("good", 3)}));
+  auto alone = submit(order_of({stub_picture("last throws", 3, 16)}));
+  engine_.release();
+  EXPECT_TRUE(held.get().is_ok() && good.get().is_ok());
+  EXPECT_EQ(code(bad), StatusCode::kInternal);
+  EXPECT_EQ(code(alone), StatusCode::kInternal);
 }
 
 TEST_F(step_batcher, more_pictures_are_tried_again_a_while_after_a_call_was_too_large) {

@@ -67,12 +67,20 @@ class StubEngine final : public StepEngine {
       }
     }
     Call call;
+    bool has_failed = false;
     for (EnginePicture* picture : pictures) {
       auto& work = static_cast<Picture&>(*picture);
+      if (work.spec.prompt == "last throws" || (work.spec.prompt == "last throws in company" && pictures.size() > 1)) {
+        has_failed = true;
+        continue;
+      }
       --work.calls_left;
       call.prompts.push_back(work.spec.prompt);
     }
     clock_.advance(time_of_call_);
+    if (has_failed) {
+      throw std::runtime_error("planted, behind the others' step");
+    }
     std::unique_lock lock(mutex_);
     calls_.push_back(std::move(call));
     changed_.notify_all();

@@ -5,7 +5,6 @@
 
 #include "darkroom/core/log.h"
 #include "darkroom/image/png.h"
-#include "darkroom/image/watermark.h"
 
 namespace darkroom {
 namespace {
@@ -24,7 +23,8 @@ nlohmann::json finish_reasons(const std::vector<Image>& images) {
   return reasons;
 }
 
-PictureFinish::PictureFinish(bool marks, SafetyCheck check, Clock& clock) : marks_(marks), check_(std::move(check)), clock_(clock) {
+PictureFinish::PictureFinish(Mark mark, SafetyCheck check, Clock& clock)
+    : mark_(std::move(mark)), check_(std::move(check)), clock_(clock), deadlines_(clock) {
   for (int i = 0; is_needed() && i < kNumThreads; ++i) {
     threads_.emplace_back([this](const std::stop_token& stop) { run(stop); });
   }
@@ -33,7 +33,7 @@ PictureFinish::PictureFinish(bool marks, SafetyCheck check, Clock& clock) : mark
 PictureFinish::~PictureFinish() { stop(); }
 
 void PictureFinish::stop() {
-  std::deque<Task> left;
+  std::deque<std::shared_ptr<Task>> left;
   {
     const std::lock_guard lock(mutex_);
     is_stopped_ = true;
@@ -43,36 +43,62 @@ void PictureFinish::stop() {
     thread.request_stop();
   }
   threads_.clear();
-  for (const Task& task : left) {
-    task.done(shutting_down());
+  for (const std::shared_ptr<Task>& task : left) {
+    if (deadlines_.remove(task->watched)) {
+      task->done(shutting_down());
+    }
   }
+  deadlines_.stop();
 }
 
 void PictureFinish::finish(std::vector<Image> images, Clock::Instant deadline, std::stop_token given_up, Done done) {
+  const auto task = std::make_shared<Task>(Task{std::move(images), deadline, std::move(given_up), std::move(done)});
   {
     const std::lock_guard lock(mutex_);
     if (!is_stopped_) {
-      waiting_.push_back({std::move(images), deadline, std::move(given_up), std::move(done)});
+      task->watched = deadlines_.add(deadline, [this, task] { end_late(task); });
+      waiting_.push_back(task);
       changed_.notify_one();
       return;
     }
   }
-  done(shutting_down());
+  task->done(shutting_down());
 }
 
 void PictureFinish::run(const std::stop_token& stop) {
   std::unique_lock lock(mutex_);
   while (changed_.wait(lock, stop, [this] { return !waiting_.empty(); }) && !stop.stop_requested()) {
-    Task task = std::move(waiting_.front());
+    std::shared_ptr<Task> task = std::move(waiting_.front());
     waiting_.pop_front();
     lock.unlock();
+    Result<std::vector<Image>> result = finished_safely(*task, stop);
     try {
-      task.done(finished(task, stop));
+      if (deadlines_.remove(task->watched)) {
+        task->done(std::move(result));
+      }
     } catch (const std::exception& failure) {  // A request is a boundary.
       log_error("serve: pictures could not be handed over: {}", failure.what());
     }
-    task = {};
+    task = nullptr;
     lock.lock();
+  }
+}
+
+// A thread may be at it: its pictures stay with that one.
+void PictureFinish::end_late(const std::shared_ptr<Task>& task) {
+  {
+    const std::lock_guard lock(mutex_);
+    std::erase(waiting_, task);
+  }
+  task->done(past_deadline());
+}
+
+Result<std::vector<Image>> PictureFinish::finished_safely(Task& task, const std::stop_token& stop) const {
+  try {
+    return finished(task, stop);
+  } catch (const std::exception& failure) {  // A request is a boundary.
+    log_error("serve: pictures could not be made ready to go out: {}", failure.what());
+    return Status::internal("the pictures could not be made ready to go out; the server's log says why");
   }
 }
 
@@ -82,13 +108,13 @@ Result<std::vector<Image>> PictureFinish::finished(Task& task, const std::stop_t
       return Status::cancelled("the request was given up");
     }
     if (task.deadline <= clock_.now()) {
-      return Status::unavailable("the request was not done by its deadline");
+      return past_deadline();
     }
     DARKROOM_ASSIGN_OR_RETURN(const bool goes, may_go(image, stop));
     if (!goes) {
       image = {};
-    } else if (marks_) {
-      add_watermark(image);
+    } else if (mark_ != nullptr) {
+      mark_(image);
     }
   }
   return std::move(task.images);

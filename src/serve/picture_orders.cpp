@@ -11,6 +11,7 @@
 
 #include "darkroom/core/log.h"
 #include "darkroom/core/sha256.h"
+#include "darkroom/image/watermark.h"
 #include "darkroom/serve/access_keys.h"
 #include "picture_fields.h"
 #include "watched_painting.h"
@@ -91,7 +92,7 @@ PictureOrders::PictureOrders(const PaintingServiceOptions& options, StepBatcher&
       only_model_(std::make_shared<const ServedModel>(ServedModel{.facts = options.model})),
       held_bytes_(std::make_shared<std::atomic<int64_t>>(0)),
       num_streams_(std::make_shared<std::atomic<int64_t>>(0)),
-      finish_(options.has_watermark, options.safety_check, clock) {}
+      finish_(options.has_watermark ? PictureFinish::Mark(add_watermark) : nullptr, options.safety_check, clock) {}
 
 Status PictureOrders::submit(PaintOrder order, Clock::Instant begun, Painted done) {
   if (!shows_previews()) {

@@ -1,18 +1,22 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <array>
 #include <atomic>
 #include <condition_variable>
 #include <future>
 #include <mutex>
+#include <new>
 #include <nlohmann/json.hpp>
 #include <span>
 #include <stdexcept>
+#include <utility>
 
 #include "darkroom/core/base64.h"
 #include "darkroom/image/decode.h"
 #include "darkroom/image/watermark.h"
 #include "darkroom/serve/drain.h"
+#include "serve/picture_finish.h"
 #include "served_stub.h"
 
 namespace darkroom {
@@ -109,6 +113,74 @@ TEST_F(safety, the_deadline_counts_while_others_are_checked) {
   }});
   EXPECT_THAT(ask(post("/invocations", R"({"prompt":["x","y"],)" + of_seed(1) + "}", "Accept: application/json;png\r\n")),
               AllOf(StartsWith("HTTP/1.1 503"), HasSubstr("deadline")));
+}
+
+/// A checker that heeds nothing until it is let go.
+class held_safety : public safety {
+ protected:
+  void SetUp() override {
+    start_with({.safety_check = [this](const std::string&, const std::stop_token&) {
+      ++num_begun_;
+      let_go_.wait();
+      return Result<bool>(true);
+    }});
+  }
+  void TearDown() override {
+    if (service_.has_value() && !std::exchange(is_let_go_, true)) {
+      may_go_.set_value();
+    }
+    safety::TearDown();
+  }
+  std::unique_ptr<ServeClient> asking_once(const std::string& headers = "") const {
+    return asking(post("/invocations", R"({"inputs":"x","parameters":{)" + of_seed(1) + "}}", headers));
+  }
+  double number(const std::string& name) {
+    const std::string text = "\n" + metrics_.to_prometheus();
+    const size_t at = text.find("\n" + name + " ");
+    return at == std::string::npos ? 0.0 : std::stod(text.substr(at + name.size() + 2));
+  }
+
+  std::atomic<int> num_begun_ = 0;
+  std::promise<void> may_go_;
+  std::shared_future<void> let_go_ = may_go_.get_future().share();
+  bool is_let_go_ = false;
+};
+
+TEST_F(held_safety, deadlines_are_told_while_the_checker_is_silent) {
+  const auto late = AllOf(StartsWith("HTTP/1.1 503"), HasSubstr("deadline"));
+  const std::array checked = {asking_once("X-Darkroom-Deadline: 20\r\n"), asking_once("X-Darkroom-Deadline: 20\r\n")};
+  ASSERT_TRUE(await([this] { return num_begun_ == 2; }));  // There are two threads.
+  const auto waiting = asking_once("X-Darkroom-Deadline: 10\r\n");
+  ASSERT_TRUE(await([this] { return number("darkroom_serve_pictures_total") == 3; }));
+  ASSERT_TRUE(batcher_->await_idle(std::chrono::minutes(1)));
+  clock_.advance(std::chrono::seconds(11));
+  EXPECT_THAT(waiting->receive_all(), late);
+  for (const auto& client : checked) {
+    EXPECT_FALSE(client->has_reply());
+  }
+  clock_.advance(std::chrono::seconds(11));
+  for (const auto& client : checked) {
+    EXPECT_THAT(client->receive_all(), late);
+  }
+}
+
+TEST(picture_finish, what_throws_costs_its_pictures_and_is_answered) {
+  FakeClock clock;
+  PictureFinish finish(
+      [](Image& image) {
+        if (image.width == 9) {
+          throw std::bad_alloc();
+        }
+      },
+      nullptr, clock);
+  const auto finished = [&](int width) {
+    std::promise<Status> told;
+    finish.finish({Image::filled(width, 8, 3)}, Clock::Instant::max(), {},
+                  [&](const Result<std::vector<Image>>& images) { told.set_value(images.status()); });
+    return told.get_future().get();
+  };
+  EXPECT_EQ(finished(9).code(), StatusCode::kInternal);
+  EXPECT_TRUE(finished(8).is_ok());
 }
 
 TEST_F(safety, a_stop_answers_those_whose_pictures_are_checked) {

@@ -110,7 +110,8 @@ Result<Image> PictureIntake::Desk::decode(InputPicture picture, int width, int h
   return image;
 }
 
-PictureIntake::PictureIntake(const PictureIntakeOptions& options, OpenDecoder open) : options_(options), open_(std::move(open)) {
+PictureIntake::PictureIntake(const PictureIntakeOptions& options, OpenDecoder open, Clock& clock)
+    : options_(options), open_(std::move(open)), deadlines_(clock) {
   DARKROOM_CHECK(options_.validate().is_ok(), "options of an intake:", options_.validate().message());
   for (int i = 0; i < options_.num_threads; ++i) {
     threads_.emplace_back([this](const std::stop_token& stop) { run(stop); });
@@ -124,7 +125,7 @@ PictureIntake::~PictureIntake() {
   threads_.clear();
 }
 
-Status PictureIntake::post(size_t num_bytes, std::stop_token gone, Task task) {
+Status PictureIntake::post(size_t num_bytes, std::stop_token gone, Task task, Deadline deadline) {
   const std::lock_guard lock(mutex_);
   const auto bytes = static_cast<int64_t>(num_bytes);
   if (is_stopped_) {
@@ -135,7 +136,14 @@ Status PictureIntake::post(size_t num_bytes, std::stop_token gone, Task task) {
     return Status::resource_exhausted("as many requests with pictures wait to be read as the server takes on; try again later");
   }
   waiting_bytes_ += bytes;
-  waiting_.push_back({num_bytes, std::move(gone), std::move(task)});
+  Waiting asked{.num_bytes = num_bytes, .gone = std::move(gone), .task = std::move(task), .number = num_posted_++};
+  if (deadline.late != nullptr) {
+    asked.watched = deadlines_.add(deadline.at, [this, number = asked.number, late = std::move(deadline.late)] {
+      drop_late(number);
+      late();
+    });
+  }
+  waiting_.push_back(std::move(asked));
   changed_.notify_one();
   return Status::ok();
 }
@@ -164,19 +172,33 @@ void PictureIntake::stop() {
 void PictureIntake::drop_gone() {
   std::erase_if(waiting_, [this](const Waiting& one) {
     const bool is_gone = one.gone.stop_requested();
+    if (is_gone && one.watched.has_value()) {
+      deadlines_.remove(*one.watched);
+    }
     waiting_bytes_ -= is_gone ? static_cast<int64_t>(one.num_bytes) : 0;
     return is_gone;
   });
 }
 
+// Where it still waits.
+void PictureIntake::drop_late(uint64_t number) {
+  const std::lock_guard lock(mutex_);
+  std::erase_if(waiting_, [&](const Waiting& one) {
+    waiting_bytes_ -= one.number == number ? static_cast<int64_t>(one.num_bytes) : 0;
+    return one.number == number;
+  });
+}
+
 void PictureIntake::handle(const Waiting& asked, Desk& desk) {
-  if (asked.gone.stop_requested()) {
-    return;
+  if (!asked.gone.stop_requested()) {
+    try {
+      asked.task(desk);
+    } catch (const std::exception& failure) {  // A request is a boundary.
+      log_error("serve: a request with a picture could not be handled: {}", failure.what());
+    }
   }
-  try {
-    asked.task(desk);
-  } catch (const std::exception& failure) {  // A request is a boundary.
-    log_error("serve: a request with a picture could not be handled: {}", failure.what());
+  if (asked.watched.has_value()) {
+    deadlines_.remove(*asked.watched);
   }
 }
 

@@ -1,5 +1,6 @@
 #include "input_paintings.h"
 
+#include <atomic>
 #include <exception>
 #include <functional>
 #include <memory>
@@ -26,22 +27,41 @@ Result<ImageRequest> decode_inputs(Result<ImageRequest> request, PictureIntake::
   return request;
 }
 
+Status not_read_in_time() { return Status::unavailable("the request was not read by its deadline"); }
+
+// An answer that several may give, of which the first counts.
+HttpService::Answer first_answer(HttpService::Answer answer) {
+  struct Once {
+    std::atomic_flag has_answered;
+    HttpService::Answer answer;
+  };
+  const auto once = std::make_shared<Once>();  // Shared by copies of the function.
+  once->answer = std::move(answer);
+  return [once](AnyReply reply) {
+    if (!once->has_answered.test_and_set()) {
+      once->answer(std::move(reply));
+    }
+  };
+}
+
 // Why nothing more is read for a request whose turn it is; its order would be refused for the same.
 Status is_worth_reading(const RouteCall& call, const PictureOrders& orders) {
   if (orders.is_draining()) {
     return Status::unavailable("the server is shutting down and takes no more requests");
   }
   const bool is_late = call.deadline.has_value() && orders.clock().now() >= *call.deadline;
-  return is_late ? Status::unavailable("the request was not read by its deadline") : Status::ok();
+  return is_late ? not_read_in_time() : Status::ok();
 }
 
 /// Has something done by a thread of the intake, where it waits with so many bytes; that thread answers where it throws, or where nothing
-/// more is to be read.
+/// more is to be read. The deadline is told also while those threads are busy.
 void post_to_intake(RouteCall call, size_t num_bytes, PictureOrders& orders,
                     std::function<void(RouteCall& call, PictureIntake::Desk& desk)> work) {
+  const HttpService::Answer answer = first_answer(std::move(call.answer));
+  call.answer = answer;
   const auto asked = std::make_shared<RouteCall>(std::move(call));  // Shared by copies of the function.
-  const Status posted = orders.intake()->post(num_bytes, asked->gone, [asked, &orders, work = std::move(work)](PictureIntake::Desk& desk) {
-    const HttpService::Answer answer = asked->answer;
+  const auto late = [answer, &orders] { answer(orders.refusal(not_read_in_time())); };
+  const auto task = [asked, answer, &orders, work = std::move(work)](PictureIntake::Desk& desk) {
     try {
       const Status worth = is_worth_reading(*asked, orders);
       worth.is_ok() ? work(*asked, desk) : answer(orders.refusal(worth));
@@ -49,9 +69,11 @@ void post_to_intake(RouteCall call, size_t num_bytes, PictureOrders& orders,
       log_error("serve: a request with a picture could not be handled: {}", failure.what());
       answer(orders.refusal(Status::internal("the request could not be handled; the server's log says why")));
     }
-  });
+  };
+  const Clock::Instant deadline = asked->deadline.value_or(Clock::Instant::max());
+  const Status posted = orders.intake()->post(num_bytes, asked->gone, task, {.at = deadline, .late = late});
   if (!posted.is_ok()) {
-    asked->answer(orders.refusal(posted));
+    answer(orders.refusal(posted));
   }
 }
 
@@ -106,7 +128,7 @@ void read_with_pictures(RouteCall call, PictureOrders& orders, const NameModel& 
 
 namespace {
 
-constexpr size_t kMostReadAtOnce = 2'000'000;  // Bytes of a body; more take their time.
+constexpr size_t kMostWithoutPicture = 2'000'000;  // Bytes of a body with lists of prompts: read at once where there is no intake.
 
 // Of a request that has been read, with its model.
 void decode_pictures(RouteCall call, PictureOrders& orders, ImageRequest request, TakeRequest take) {
@@ -128,7 +150,8 @@ void decode_pictures(RouteCall call, PictureOrders& orders, ImageRequest request
 }  // namespace
 
 void read_perhaps_with_pictures(RouteCall call, PictureOrders& orders, const NameModel& name, ReadRequest read, TakeRequest take) {
-  if (call.question.body.size() > kMostReadAtOnce) {
+  const size_t most_at_once = orders.intake() != nullptr ? kMostReadAtOnce : kMostWithoutPicture;
+  if (call.question.body.size() > most_at_once) {
     read_with_pictures(std::move(call), orders, name, std::move(read), std::move(take));
     return;
   }

@@ -46,6 +46,10 @@ struct RouteCall {
   Clock::Instant begun = {};                    ///< When it was there, with its body.
 };
 
+/// Bytes of a body that the connections' thread reads itself: a prompt and a negative text, every byte of both escaped (six bytes each),
+/// and as much again. Longer ones take their time, and are read by others.
+inline constexpr size_t kMostReadAtOnce = 262'144;
+
 /// A kind of body that a route takes.
 struct RouteBody {
   std::string type = "application/json";   ///< The Content-Type.
@@ -69,7 +73,7 @@ struct Route {
   bool is_open = false;                   ///< Needs no key: it tells that the server lives.
   bool paints = false;                    ///< Counts against its client's rate.
   std::vector<RouteBody> bodies = {};     ///< Any of them; empty: there is no body.
-  size_t max_body_bytes = 2'000'000;
+  size_t max_body_bytes = kMostReadAtOnce;
   std::function<nlohmann::json()> query_schema = {};  ///< JSON Schema of an object with the query's fields, where it is read.
   std::vector<RouteReply> replies = {};
 };

@@ -7,6 +7,7 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <stop_token>
 #include <string>
 #include <string_view>
@@ -14,9 +15,11 @@
 #include <utility>
 #include <vector>
 
+#include "darkroom/core/clock.h"
 #include "darkroom/core/result.h"
 #include "darkroom/image/image.h"
 #include "darkroom/image/picture_decoder.h"
+#include "darkroom/serve/deadline_watch.h"
 
 namespace darkroom {
 
@@ -68,17 +71,24 @@ class PictureIntake {
     std::unique_ptr<PictureDecoder> decoder_;
   };
   using Task = std::function<void(Desk&)>;
+  /// When a task's end is no longer waited for, and who is told by a thread of the intake if it has not ended by then, once.
+  struct Deadline {
+    Clock::Instant at = Clock::Instant::max();
+    std::function<void()> late = {};
+  };
 
-  /// REQUIRES: valid options.
-  PictureIntake(const PictureIntakeOptions& options, OpenDecoder open);
+  /// REQUIRES: valid options; the clock outlives this.
+  PictureIntake(const PictureIntakeOptions& options, OpenDecoder open, Clock& clock = system_clock());
   /// Drops what waits, stops what is decoded, and ends the threads.
   ~PictureIntake();
   PictureIntake(const PictureIntake&) = delete;
   PictureIntake& operator=(const PictureIntake&) = delete;
 
-  /// Has a task done, of a request of so many bytes; it is dropped where `gone` is requested before its turn. What it throws is logged,
-  /// so it must answer whatever happens. Errors: kResourceExhausted, kUnavailable (stopped).
-  Status post(size_t num_bytes, std::stop_token gone, Task task);
+  /// Has a task done, of a request of so many bytes; it is dropped where `gone` is requested or its deadline passes before its turn. What
+  /// it throws is logged, so it must answer whatever happens, also where its deadline passes meanwhile and another has answered. Errors:
+  /// kResourceExhausted, kUnavailable (stopped).
+  Status post(size_t num_bytes, std::stop_token gone, Task task) { return post(num_bytes, std::move(gone), std::move(task), {}); }
+  Status post(size_t num_bytes, std::stop_token gone, Task task, Deadline deadline);
   /// Asks what is decoded for a stop, and has what waits done on this thread, where nothing is decoded any more; from now on nothing is
   /// taken. May be called twice, not by two threads at once.
   void stop();
@@ -90,10 +100,13 @@ class PictureIntake {
     size_t num_bytes;
     std::stop_token gone;
     Task task;
+    uint64_t number = 0;
+    std::optional<uint64_t> watched = {};  // Its number in deadlines_.
   };
   void run(const std::stop_token& stop);
   void drop_gone();
-  static void handle(const Waiting& asked, Desk& desk);
+  void drop_late(uint64_t number);
+  void handle(const Waiting& asked, Desk& desk);
 
   const PictureIntakeOptions options_;
   const OpenDecoder open_;
@@ -102,7 +115,9 @@ class PictureIntake {
   // Guarded by mutex_.
   std::deque<Waiting> waiting_;
   int64_t waiting_bytes_ = 0;
+  uint64_t num_posted_ = 0;
   bool is_stopped_ = false;
+  DeadlineWatch deadlines_;            // Of what waits and what is being done.
   std::vector<std::jthread> threads_;  // Last: they use everything else.
 };
 

@@ -61,7 +61,7 @@ class webui_routes : public testing::Test {
   void start(PaintingServiceOptions options, bool has_intake = true, PictureIntakeOptions intake = {}) {
     TearDown();
     batcher_.emplace(engine_, StepBatcherOptions{.max_batch = 4}, metrics_, clock_);
-    intake_.emplace(intake, open_decoder_);
+    intake_.emplace(intake, open_decoder_, clock_);
     options.model = {.name = "stub", .native_size = 8, .size_multiple = 8, .samplers = {"ddim", "euler_a"}, .default_sampler = "ddim"};
     options.intake = has_intake ? &*intake_ : nullptr;
     service_.emplace(std::move(options), *batcher_, metrics_, clock_);
@@ -296,6 +296,44 @@ TEST_F(webui_routes, waiting_to_be_read_counts_against_the_deadline) {
   EXPECT_THAT(late->receive_all(), AllOf(StartsWith("HTTP/1.1 503"), HasSubstr("deadline")));
   EXPECT_TRUE(engine_.calls().empty());
   EXPECT_THAT(ask(post("/sdapi/v1/img2img", body, "X-Darkroom-Deadline: soon\r\n")), AllOf(StartsWith("HTTP/1.1 400"), HasSubstr("soon")));
+}
+
+TEST_F(held_pictures, deadlines_are_told_while_the_decoders_are_busy) {
+  clock_.advance(std::chrono::minutes(2));
+  for (const auto& client : clients_) {
+    EXPECT_THAT(client->receive_all(), AllOf(StartsWith("HTTP/1.1 503"), HasSubstr("deadline"), HasSubstr("Retry-After")));
+  }
+  EXPECT_EQ(intake_->num_waiting(), 0U);
+}
+
+TEST_F(held_pictures, a_long_body_is_read_beside_the_connections) {
+  const size_t num_before = intake_->num_waiting();
+  const auto waiting = asking(post("/invocations", R"({"prompt":"x"})" + std::string(300'000, ' ')));
+  while (intake_->num_waiting() == num_before && !waiting->has_reply()) {
+    ask(get("/ping"));
+  }
+  EXPECT_FALSE(waiting->has_reply());
+  hold_.let_go();
+  EXPECT_THAT(waiting->receive_all(), StartsWith("HTTP/1.1 200"));
+}
+
+TEST_F(webui_routes, the_longest_texts_are_taken_however_they_are_written) {
+  std::string text;
+  for (int i = 0; i < 10'000; ++i) {
+    text += "\\u0041";
+  }
+  const std::string texts = "\"" + text + R"(","negative_prompt":")" + text + "\"";
+  std::string list = "\"" + text + "\"";
+  for (int i = 1; i < 10; ++i) {
+    list += ",\"" + text + "\"";
+  }
+  for (const bool has_intake : {true, false}) {
+    start({}, has_intake);
+    EXPECT_THAT(ask(post("/sdapi/v1/txt2img", R"({"steps":1,"prompt":)" + texts + "}")), StartsWith("HTTP/1.1 200"));
+    EXPECT_THAT(ask(post("/v1/images/generations", R"({"steps":1,"prompt":)" + texts + "}")), StartsWith("HTTP/1.1 200"));
+    const std::string lists = R"({"num_inference_steps":1,"prompt":[)" + list + R"(],"negative_prompt":[)" + list + "]}";
+    EXPECT_THAT(ask(post("/invocations", lists, "Accept: application/json;png\r\n")), StartsWith("HTTP/1.1 200")) << has_intake;
+  }
 }
 
 TEST_F(webui_routes, bodies_with_pictures_may_be_longer_than_others) {

@@ -177,6 +177,45 @@ TEST_F(HeldIntake, a_stop_has_what_waits_done_at_once_and_decodes_nothing_more) 
   let_go();
 }
 
+TEST(image_inputs, a_deadline_is_told_while_every_decoder_is_busy) {
+  FakeClock clock;
+  std::promise<void> begun;
+  std::promise<void> may_go_on;
+  PictureIntake intake(
+      {.num_threads = 1, .max_waiting = 1},
+      [&](const std::stop_token&) {
+        begun.set_value();
+        may_go_on.get_future().wait();
+        return Result<std::unique_ptr<PictureDecoder>>(decoder_in_process());
+      },
+      clock);
+  const auto after = [&](std::chrono::seconds time, std::promise<void>& late) {
+    return PictureIntake::Deadline{.at = clock.now() + time, .late = [&late] { late.set_value(); }};
+  };
+  std::promise<Status> decoded;
+  std::promise<void> late_in_work;
+  const auto decode = [&](PictureIntake::Desk& desk) { decoded.set_value(desk.decode(file_of(png_of(8, 8)), 8, 8).status()); };
+  ASSERT_TRUE(intake.post(1, {}, decode, after(std::chrono::seconds(20), late_in_work)).is_ok());
+  begun.get_future().wait();
+  std::promise<void> late;
+  const auto never = [](PictureIntake::Desk&) { ADD_FAILURE() << "it is too late for that"; };
+  ASSERT_TRUE(intake.post(1, {}, never, after(std::chrono::seconds(10), late)).is_ok());
+  clock.advance(std::chrono::seconds(10));
+  late.get_future().wait();
+  EXPECT_EQ(intake.num_waiting(), 0U);
+  std::promise<void> late_after_all;
+  std::promise<void> done;
+  ASSERT_TRUE(intake
+                  .post(
+                      1, {}, [&](PictureIntake::Desk&) { done.set_value(); }, after(std::chrono::seconds(1000), late_after_all))
+                  .is_ok());  // There is room again.
+  clock.advance(std::chrono::seconds(10));
+  late_in_work.get_future().wait();
+  may_go_on.set_value();
+  EXPECT_TRUE(decoded.get_future().get().is_ok());
+  done.get_future().wait();
+}
+
 TEST(image_inputs, options_are_checked) {
   EXPECT_TRUE(PictureIntakeOptions{}.validate().is_ok());
   EXPECT_FALSE(PictureIntakeOptions{.num_threads = 0}.validate().is_ok());

@@ -43,8 +43,9 @@ class ServedStub : public testing::Test {
     TearDown();
     batcher_.emplace(engine_, StepBatcherOptions{.max_batch = 4, .queue_cost = queue_cost}, metrics_, clock_);
     if (has_intake_) {
-      intake_.emplace(PictureIntakeOptions{},
-                      [](const std::stop_token&) { return Result<std::unique_ptr<PictureDecoder>>(decoder_in_process()); });
+      intake_.emplace(
+          PictureIntakeOptions{}, [](const std::stop_token&) { return Result<std::unique_ptr<PictureDecoder>>(decoder_in_process()); },
+          clock_);
     }
     service_.emplace(
         PaintingServiceOptions{

@@ -84,13 +84,8 @@ void HttpServer::State::question_ends() {
   quiet.notify_all();
 }
 
-std::shared_ptr<const void> HttpServer::State::hold_body(size_t num_bytes) {
-  const auto wanted = static_cast<int64_t>(num_bytes);
-  if (body_bytes->fetch_add(wanted) + wanted > options.max_bodies_bytes) {
-    body_bytes->fetch_sub(wanted);
-    return nullptr;
-  }
-  return {static_cast<const void*>(this), [all = body_bytes, wanted](const void*) { all->fetch_sub(wanted); }};
+bool HttpServer::State::has_body_room(uint64_t num_bytes) const {
+  return body_bytes->load() + static_cast<int64_t>(num_bytes) <= options.max_bodies_bytes;
 }
 
 void HttpServer::State::await_hangup() {
@@ -115,6 +110,12 @@ bool HttpServer::State::end_idle() {
   auto idle = std::find_if(sessions.begin(), sessions.end(), sends_nothing);
   if (idle == sessions.end()) {
     idle = std::find_if(sessions.begin(), sessions.end(), is_free);
+  }
+  if (idle == sessions.end()) {  // Who takes no reply must not keep its place as one does that waits for its reply.
+    for (auto one = sessions.begin(); one != sessions.end(); ++one) {
+      const bool is_slower = idle == sessions.end() || one->second->write_number() < idle->second->write_number();
+      idle = one->second->is_writing_reply() && is_slower ? one : idle;
+    }
   }
   if (idle == sessions.end()) {
     return false;

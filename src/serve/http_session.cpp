@@ -24,6 +24,12 @@ constexpr size_t kMaxUnreadBytes = 16'000'000;  // Taken after a refusal, so tha
 constexpr std::chrono::seconds kMaxLinger{2};
 constexpr std::string_view kGoOn = "HTTP/1.1 100 Continue\r\n\r\n";
 
+HttpReply no_body_room() {
+  HttpReply reply = words(503, "the server reads as many bytes of requests as it takes on; try again later");
+  reply.headers.emplace_back("Retry-After", "1");
+  return reply;
+}
+
 }  // namespace
 
 void fill_head(http::response_header<>& head, int status, std::string_view type, const HttpHeaders& headers) {
@@ -225,7 +231,8 @@ std::optional<HttpReply> HttpServer::State::Session::refusal_of_service() {
   }
 }
 
-// Sets the bound of this request's body, which the whole server's has let pass, and takes room for it.
+// Sets the bound of this request's body, which the whole server's has let pass. Room is taken as it comes: a length that is only declared
+// keeps nobody out.
 std::optional<HttpReply> HttpServer::State::Session::refuse_body() {
   const size_t bound = std::min(state_.options.max_body_bytes, state_.service.max_body_bytes(asked_));
   const auto length = parser_->content_length();
@@ -236,12 +243,11 @@ std::optional<HttpReply> HttpServer::State::Session::refuse_body() {
   if (parser_->is_done()) {
     return std::nullopt;
   }
-  asked_.held = state_.hold_body(length.has_value() ? static_cast<size_t>(*length) : bound);
-  if (asked_.held == nullptr) {
-    HttpReply reply = words(503, "the server reads as many bytes of requests as it takes on; try again later");
-    reply.headers.emplace_back("Retry-After", "1");
-    return reply;
+  if (!state_.has_body_room(length.value_or(1))) {
+    return no_body_room();
   }
+  body_room_ = std::make_shared<BodyRoom>(state_.body_bytes);
+  asked_.held = body_room_;
   return std::nullopt;
 }
 
@@ -250,13 +256,44 @@ void HttpServer::State::Session::read_body() {
     return;
   }
   has_timed_out_ = false;
+  parser_->eager(true);
   await_body();
-  http::async_read(stream_, buffer_, *parser_, [self = shared_from_this()](const ErrorCode& error, size_t) {
-    self->is_reading_body_ = false;
-    if (!self->ends_with(error)) {
-      self->ask();
-    }
-  });
+  read_some_body();
+}
+
+void HttpServer::State::Session::read_some_body() {
+  http::async_read_some(stream_, buffer_, *parser_,
+                        [self = shared_from_this()](const ErrorCode& error, size_t) { self->have_some_body(error); });
+}
+
+void HttpServer::State::Session::have_some_body(const ErrorCode& error) {
+  const bool has_room = take_body_room();
+  const bool goes_on = !error && !is_closed_ && has_room && !parser_->is_done();
+  if (goes_on) {
+    read_some_body();
+    return;
+  }
+  is_reading_body_ = false;
+  if (ends_with(error)) {
+    return;
+  }
+  if (has_room) {
+    ask();
+  } else {
+    parser_.reset();  // With what has come of the body.
+    write(no_body_room(), false);
+  }
+}
+
+// Of what has come.
+bool HttpServer::State::Session::take_body_room() {
+  const auto more = static_cast<int64_t>(parser_->get().body().size()) - body_room_->num_bytes;
+  if (!state_.has_body_room(static_cast<uint64_t>(more))) {
+    return false;
+  }
+  body_room_->all->fetch_add(more);
+  body_room_->num_bytes += more;
+  return true;
 }
 
 // Lets the body go on as long as enough of it comes.
@@ -269,6 +306,7 @@ void HttpServer::State::Session::await_body() {
 
 void HttpServer::State::Session::ask() {
   begin_question();
+  body_room_.reset();  // It is the question's.
   asked_.body = std::move(parser_->get().body());
   expires_never();
   gone_.emplace();
@@ -306,7 +344,9 @@ void HttpServer::State::Session::watch_client() {
 
 void HttpServer::State::Session::write(HttpReply reply, bool keeps_alive) {
   begin_question();
-  asked_ = {};  // Of a request that is refused unread: the room for its body is free.
+  write_number_ = state_.num_writes++;
+  asked_ = {};  // Of a request that is refused: the room for its body is free.
+  body_room_.reset();
   response_ = {};
   response_.version(11);
   fill_head(response_, reply.status, reply.type, reply.headers);

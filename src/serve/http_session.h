@@ -14,6 +14,7 @@
 #include <stop_token>
 #include <string_view>
 #include <thread>
+#include <utility>
 
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/ip/tcp.hpp>
@@ -36,6 +37,17 @@ struct StreamNews {
   bool has_failed = false;
 };
 
+/// Room among the bodies of all connections that one of them takes as it comes, let go with it. The I/O thread takes, any thread lets go.
+struct BodyRoom {
+  explicit BodyRoom(std::shared_ptr<std::atomic<int64_t>> of_all) : all(std::move(of_all)) {}
+  ~BodyRoom() { all->fetch_sub(num_bytes); }
+  BodyRoom(const BodyRoom&) = delete;
+  BodyRoom& operator=(const BodyRoom&) = delete;
+
+  const std::shared_ptr<std::atomic<int64_t>> all;
+  int64_t num_bytes = 0;
+};
+
 /// Everything that the server's threads share. What is not marked belongs to the I/O thread.
 struct HttpServer::State : std::enable_shared_from_this<HttpServer::State> {
   class Session;
@@ -47,7 +59,8 @@ struct HttpServer::State : std::enable_shared_from_this<HttpServer::State> {
   void accept();
   void close_all();
   void accept_one(Tcp::socket socket);
-  /// Ends the oldest connection without an open question, of those that send a body only where there is no other. False: there is none.
+  /// Ends the oldest connection without an open question, one that sends a body only where there is no other, else the one that has been
+  /// taking a whole reply for longest. False: there is none.
   bool end_idle();
   /// Of any thread: has a reply made and sent.
   void answer(uint64_t session, uint64_t question, const std::stop_token& gone, AnyReply reply);
@@ -55,8 +68,8 @@ struct HttpServer::State : std::enable_shared_from_this<HttpServer::State> {
   void send(uint64_t session, uint64_t question, Reply reply);
   /// Has a stream's next piece made.
   void ask_stream(uint64_t session, uint64_t question, const std::shared_ptr<ReplyStream>& stream, const std::stop_token& gone);
-  /// Room for a body that is to be read; null: there is none.
-  std::shared_ptr<const void> hold_body(size_t num_bytes);
+  /// Whether there is room for so many more bytes of bodies.
+  bool has_body_room(uint64_t num_bytes) const;
   /// Waits for SIGHUP, which has the files of TLS read again.
   void await_hangup();
   void run();
@@ -73,6 +86,7 @@ struct HttpServer::State : std::enable_shared_from_this<HttpServer::State> {
   std::shared_ptr<boost::asio::ssl::context> tls;         // Of connections that come; null: they are plain.
   std::map<uint64_t, std::shared_ptr<Session>> sessions;  // In the order of arrival.
   uint64_t next_session = 0;
+  uint64_t num_writes = 0;  // Whole replies that were begun to be sent.
   bool is_closing = false;
   std::atomic<bool> is_draining = false;
   // Of bodies that are read or wait to be. Shared with these, which any thread may let go, also after the server's end.
@@ -98,6 +112,9 @@ class HttpServer::State::Session : public std::enable_shared_from_this<HttpServe
 
   bool has_question() const { return has_question_; }
   bool is_reading_body() const { return is_reading_body_; }
+  /// Whether a whole reply is being sent, and which one of all of them.
+  bool is_writing_reply() const { return has_question_ && !is_waiting_for_answer() && !streamed_.has_value(); }
+  uint64_t write_number() const { return write_number_; }
   /// Begins with the first request, after TLS's handshake.
   void start();
   void reply(uint64_t question, HttpReply reply);
@@ -129,6 +146,9 @@ class HttpServer::State::Session : public std::enable_shared_from_this<HttpServe
   std::optional<HttpReply> refuse_body();
   void begin_body();
   void read_body();
+  void read_some_body();
+  void have_some_body(const ErrorCode& error);
+  bool take_body_room();
   void await_body();
   void ask();
   void watch_client();
@@ -155,6 +175,7 @@ class HttpServer::State::Session : public std::enable_shared_from_this<HttpServe
   boost::beast::http::response<boost::beast::http::string_body> response_;
   std::shared_ptr<const void> held_;       // Of the reply.
   HttpQuestion asked_;                     // Until it is asked.
+  std::shared_ptr<BodyRoom> body_room_;    // Of asked_.
   std::optional<std::stop_source> gone_;   // While the client waits for its answer, or a streamed one's end.
   std::optional<StreamedReply> streamed_;  // While it is sent.
   std::optional<boost::beast::http::response<boost::beast::http::empty_body>> stream_head_;
@@ -175,6 +196,7 @@ class HttpServer::State::Session : public std::enable_shared_from_this<HttpServe
   bool is_head_ = false;
   bool is_closed_ = false;
   size_t num_unread_ = 0;
+  uint64_t write_number_ = 0;
   uint64_t question_ = 0;     // How many there were.
   uint64_t limit_round_ = 0;  // A limit that was set anew does not end anything, though its handler may be on its way.
 };

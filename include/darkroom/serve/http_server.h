@@ -95,7 +95,7 @@ struct HttpServerOptions {
   TlsFiles tls = {};  ///< Without them connections are plain. SIGHUP has them read again.
   size_t max_header_bytes = 16'384;
   size_t max_body_bytes = 2'000'000;
-  int64_t max_bodies_bytes = 256'000'000;  ///< Of all bodies that are read or wait, a chunked one at its bound; beyond it: 503, unread.
+  int64_t max_bodies_bytes = 256'000'000;  ///< Of all bodies that are read or wait, as they come; one that finds no room for more: 503.
   /// For TLS's handshake, for a connection's first byte, and for a head from its first byte to its end.
   std::chrono::milliseconds head_timeout{10'000};
   /// From a reply to the first byte of the next request. Longer than proxies keep a connection (60 s, mostly), so that none sends a request
@@ -105,7 +105,7 @@ struct HttpServerOptions {
   size_t min_body_bytes = 100'000;                  ///< A body may take its time, but a client that drips must not keep its place.
   std::chrono::milliseconds reply_timeout{30'000};  ///< For a client to take its reply, or a piece of one that is streamed.
   std::chrono::milliseconds idle_period{10'000};    ///< Of a streamed reply without a piece, after which its idle_bytes are sent.
-  int max_connections = 512;                        ///< One more ends the oldest that has no question open, last those that send a body.
+  int max_connections = 512;                        ///< One more ends one that asks nothing, else sends a body, else takes a reply.
   Status validate() const;                          ///< kInvalidArgument naming the first bad field.
 };
 

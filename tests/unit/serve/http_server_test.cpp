@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <array>
 #include <atomic>
 #include <condition_variable>
 #include <deque>
@@ -337,14 +338,16 @@ TEST_F(streamed_reply, bodies_have_the_bound_of_their_path) {
   EXPECT_THAT(asking(chunked + "2\r\nab\r\n2\r\ncd\r\n0\r\n\r\n")->receive_all(), StartsWith("HTTP/1.1 413"));
 }
 
-/// Keeps the questions whose path is /keep.
+/// Keeps the questions whose path is /keep, and has more to say to /large than a connection holds.
 struct Keeper final : HttpService {
+  static constexpr size_t kLarge = 32'000'000;
+
   void handle(HttpQuestion question, std::stop_token /*gone*/, Answer answer) override {
     if (question.path == "/keep") {
       const std::lock_guard lock(mutex);
       kept.push_back(std::move(question));
     }
-    answer(HttpReply{.body = "taken"});
+    answer(HttpReply{.body = question.path == "/large" ? std::string(kLarge, 'x') : "taken"});
   }
   void let_go() {
     const std::lock_guard lock(mutex);
@@ -364,16 +367,14 @@ TEST(http_server, bodies_have_a_bound_in_common_and_those_beyond_it_are_not_read
     return client.receive_all();
   };
   const auto refused = AllOf(StartsWith("HTTP/1.1 503"), HasSubstr("Retry-After: 1"));
-  const ServeClient slow(server->address());
-  slow.send_text("POST /keep HTTP/1.1\r\nHost: x\r\nContent-Length: 800\r\nExpect: 100-continue\r\n\r\n");
-  EXPECT_THAT(slow.receive_until("\r\n\r\n"), HasSubstr("100 Continue"));  // Its room is taken.
+  EXPECT_THAT(ask(post("/keep", std::string(800, 'x'))), HasSubstr("taken"));  // Whoever keeps a question keeps its room.
   EXPECT_THAT(ask("POST /x HTTP/1.1\r\nHost: x\r\nContent-Length: 701\r\nExpect: 100-continue\r\n\r\n"), refused);
-  EXPECT_THAT(ask("POST /x HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n"), refused);  // Counts as the most that it may be.
+  const std::string chunked = "POST /x HTTP/1.1\r\nHost: x\r\nConnection: close\r\nTransfer-Encoding: chunked\r\n\r\n2bc\r\n";
+  EXPECT_THAT(ask(chunked + std::string(700, 'x') + "\r\n1\r\nx\r\n0\r\n\r\n"), refused);  // Its last byte finds no room.
+  EXPECT_THAT(ask(chunked + std::string(700, 'x') + "\r\n0\r\n\r\n"), HasSubstr("taken"));
   EXPECT_THAT(ask(post("/x", std::string(700, 'x'))), HasSubstr("taken"));
   EXPECT_THAT(ask(get("/x")), HasSubstr("taken"));
-  slow.send_text(std::string(800, 'x'));
-  EXPECT_THAT(slow.receive_until("taken"), EndsWith("taken"));
-  EXPECT_THAT(ask(post("/x", std::string(701, 'x'))), refused);  // Whoever keeps a question keeps its room.
+  EXPECT_THAT(ask(post("/x", std::string(701, 'x'))), refused);
   service.let_go();
   EXPECT_THAT(ask(post("/x", std::string(1000, 'x'))), HasSubstr("taken"));
 }
@@ -482,6 +483,36 @@ TEST_F(http_limits, a_body_that_stalled_has_given_its_room_back) {
   const ServeClient next(server_->address());
   next.send_text(post("/x", std::string(1000, 'x')));
   EXPECT_THAT(next.receive_all(), HasSubstr("taken"));
+}
+
+TEST_F(http_limits, lengths_that_are_only_declared_take_no_room) {
+  start({.max_body_bytes = 1000, .max_bodies_bytes = 2000, .body_period = kLong, .min_body_bytes = 1});
+  const std::array drips = {sending(1000), sending(1000)};
+  for (const auto& drip : drips) {
+    drip->send_text("x");
+  }
+  const ServeClient next(server_->address());
+  next.send_text(post("/x", std::string(10, 'x')));
+  EXPECT_THAT(next.receive_all(), HasSubstr("taken"));
+  for (const auto& drip : drips) {
+    drip->send_text(std::string(999, 'x'));
+    EXPECT_THAT(drip->receive_all(), HasSubstr("taken"));
+  }
+}
+
+TEST_F(http_limits, of_too_many_connections_those_that_take_no_reply_go_where_there_is_no_other) {
+  start({.reply_timeout = kLong, .max_connections = 2});
+  std::vector<std::unique_ptr<ServeClient>> silent;
+  for (int i = 0; i < 2; ++i) {
+    silent.push_back(std::make_unique<ServeClient>(server_->address()));
+    silent.back()->send_text(get("/large"));
+    EXPECT_EQ(silent.back()->receive(1), "H");  // It is being sent.
+  }
+  const ServeClient next(server_->address());
+  next.send_text(get("/x"));
+  EXPECT_THAT(next.receive_all(), HasSubstr("taken"));
+  EXPECT_LT(silent[0]->receive_all().size(), Keeper::kLarge);
+  EXPECT_GT(silent[1]->receive_all().size(), Keeper::kLarge);
 }
 
 TEST_F(http_limits, of_too_many_connections_those_that_send_a_body_go_last) {

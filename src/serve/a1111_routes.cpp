@@ -45,12 +45,9 @@ class A1111Choice {
   /// What is known of it; of one that was not loaded yet its name, beside what is known of the first.
   ModelFacts facts(const HttpQuestion& question) const {
     const std::string name = of(question);
-    ModelFacts model = orders_.model();
-    if (orders_.models() != nullptr && !name.empty()) {
-      const auto facts = orders_.models()->facts(name);
-      model = facts.is_ok() ? *facts : model;
-      model.name = name;
-    }
+    const auto facts = orders_.model_facts(name);
+    ModelFacts model = facts.is_ok() ? *facts : orders_.model();
+    model.name = name.empty() ? model.name : name;
     return model;
   }
 

@@ -1,3 +1,4 @@
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -219,6 +220,16 @@ TEST_F(multi_model_routes, load_list_show_invoke_and_unload) {
   EXPECT_THAT(ask("DELETE /models/own HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"), StartsWith("HTTP/1.1 200"));
   EXPECT_THAT(ask("DELETE /models/own HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"), StartsWith("HTTP/1.1 404"));
   EXPECT_THAT(ask(get("/models/own")), StartsWith("HTTP/1.1 404"));
+}
+
+TEST_F(multi_model_routes, a1111_s_routes_tell_of_the_models_that_are_there) {
+  for (const char* model : {"small", "large"}) {
+    EXPECT_THAT(ask(fmt::format("DELETE /models/{} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n", model)),
+                StartsWith("HTTP/1.1 200"));
+  }
+  EXPECT_THAT(load("own", folder("one")), StartsWith("HTTP/1.1 200"));
+  EXPECT_EQ(Json::parse(body_of(ask(get("/sdapi/v1/options"))))["sd_model_checkpoint"], "own");
+  EXPECT_EQ(Json::parse(body_of(ask(get("/sdapi/v1/cmd-flags"))))["ckpt"], "own");
 }
 
 TEST_F(multi_model_routes, no_memory_is_507_until_the_platform_unloads_another) {

@@ -1,5 +1,4 @@
 #include <algorithm>
-#include <atomic>
 #include <exception>
 #include <filesystem>
 #include <memory>
@@ -12,9 +11,9 @@
 #include "darkroom/files/paths.h"
 #include "darkroom/serve/edit_requests.h"
 #include "darkroom/serve/served_datasets.h"
-#include "dataset_desk.h"
 #include "free_name.h"
 #include "protocols.h"
+#include "reading_desk.h"
 #include "request_fields.h"
 
 namespace darkroom {
@@ -63,7 +62,7 @@ std::string last_name(const std::string& address) {
 /// The datasets' routes.
 class DatasetCounter {
  public:
-  DatasetCounter(PictureOrders& orders, const std::vector<NamedDataset>& datasets, DatasetDesk& desk)
+  DatasetCounter(PictureOrders& orders, const std::vector<NamedDataset>& datasets, ReadingDesk& desk)
       : orders_(orders), datasets_(datasets), desk_(desk) {}
 
   HttpReply list() const {
@@ -113,16 +112,8 @@ class DatasetCounter {
   // A store may be silent and a decoder slow: a stop answers for them.
   void answer_by(const std::stop_token& stop, const NamedDataset& named, const DatasetRowsQuestion& asked,
                  const HttpService::Answer& answer) const {
-    std::atomic<bool> is_told = false;
-    const auto tell = [&](HttpReply reply) {
-      if (!is_told.exchange(true)) {
-        answer(std::move(reply));
-      }
-    };
-    const std::stop_callback at_stop(stop, [&] { tell(given_up()); });
-    if (!is_told) {
-      tell(read_or_refuse(named, asked, stop));
-    }
+    ReadingDesk::answer_unless_stopped(
+        stop, answer, [&] { return read_or_refuse(named, asked, stop); }, [this] { return given_up(); });
   }
 
   HttpReply read_or_refuse(const NamedDataset& named, const DatasetRowsQuestion& asked, const std::stop_token& stop) const {
@@ -163,7 +154,7 @@ class DatasetCounter {
 
   PictureOrders& orders_;
   const std::vector<NamedDataset>& datasets_;
-  DatasetDesk& desk_;
+  ReadingDesk& desk_;
 };
 
 }  // namespace
@@ -177,7 +168,7 @@ std::vector<std::string> dataset_names(const std::vector<std::string>& uris) {
   return names;
 }
 
-void add_dataset_routes(RouteTable& table, PictureOrders& orders, const std::vector<NamedDataset>& datasets, DatasetDesk& desk) {
+void add_dataset_routes(RouteTable& table, PictureOrders& orders, const std::vector<NamedDataset>& datasets, ReadingDesk& desk) {
   const auto counter = std::make_shared<DatasetCounter>(orders, datasets, desk);  // Shared by the routes.
   table.add({.method = "GET",
              .path = "/v1/datasets",

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <chrono>
 #include <utility>
 
@@ -57,7 +58,7 @@ struct PaintingService::Parts {
     add_job_routes(table, orders, jobs);
     add_a1111_routes(table, orders);
     add_edit_routes(table, orders);
-    add_run_routes(table, orders, options.runs);
+    add_run_routes(table, orders, options.runs, run_desk);
     add_dataset_routes(table, orders, options.datasets, dataset_desk);
     add_multi_model_routes(table, orders);
     add_document_route(table, orders.needs_keys());
@@ -66,7 +67,8 @@ struct PaintingService::Parts {
   PictureOrders orders;
   JobStore jobs;
   RouteTable table;
-  DatasetDesk dataset_desk;  // Last: its thread uses what is above.
+  ReadingDesk dataset_desk{"datasets"};  // Last, with the next: their threads use what is above.
+  ReadingDesk run_desk{"runs"};
 };
 
 PaintingService::PaintingService(PaintingServiceOptions options, StepBatcher& batcher, MetricsRegistry& metrics, Clock& clock)
@@ -81,9 +83,15 @@ PaintingService::~PaintingService() = default;
 void PaintingService::stop_finishing() {
   parts_->orders.stop_finishing();
   parts_->dataset_desk.stop();
+  parts_->run_desk.stop();
 }
 
-bool PaintingService::await_idle(std::chrono::milliseconds patience) const { return parts_->dataset_desk.await_idle(patience); }
+bool PaintingService::await_idle(std::chrono::milliseconds patience) const {
+  const auto until = std::chrono::steady_clock::now() + patience;
+  const bool is_first_idle = parts_->dataset_desk.await_idle(patience);
+  const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(until - std::chrono::steady_clock::now());
+  return parts_->run_desk.await_idle(std::max(left, std::chrono::milliseconds(0))) && is_first_idle;
+}
 
 // A web page can make its reader's browser send requests here; a browser says so in Origin.
 std::optional<HttpReply> PaintingService::refuse_stranger(const HttpQuestion& question, bool is_open) const {

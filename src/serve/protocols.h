@@ -6,10 +6,10 @@
 #include "darkroom/core/metrics.h"
 #include "darkroom/serve/served_datasets.h"
 #include "darkroom/serve/served_runs.h"
-#include "dataset_desk.h"
 #include "input_paintings.h"
 #include "job_store.h"
 #include "picture_orders.h"
+#include "reading_desk.h"
 #include "route_table.h"
 
 namespace darkroom {
@@ -39,8 +39,8 @@ void add_multi_model_routes(RouteTable& table, PictureOrders& orders);
 /// /v1/images/edits and /imagine.
 void add_edit_routes(RouteTable& table, PictureOrders& orders);
 /// /v1/runs: training runs, to be looked at.
-void add_run_routes(RouteTable& table, PictureOrders& orders, const std::vector<ServedRun>& runs);
+void add_run_routes(RouteTable& table, PictureOrders& orders, const std::vector<ServedRun>& runs, ReadingDesk& desk);
 /// /v1/datasets: datasets, to be looked at.
-void add_dataset_routes(RouteTable& table, PictureOrders& orders, const std::vector<NamedDataset>& datasets, DatasetDesk& desk);
+void add_dataset_routes(RouteTable& table, PictureOrders& orders, const std::vector<NamedDataset>& datasets, ReadingDesk& desk);
 
 }  // namespace darkroom

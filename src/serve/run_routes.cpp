@@ -1,8 +1,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <exception>
+#include <functional>
 #include <utility>
 
+#include "darkroom/core/log.h"
 #include "darkroom/serve/edit_requests.h"
 #include "protocols.h"
 #include "request_fields.h"
@@ -34,10 +37,10 @@ Result<MetricsPiece> read_metrics_after(const ServedRun& run, std::string_view q
   return read_metrics(run, place);
 }
 
-/// The runs' routes. A folder's disk may be slow, so all but the list is read by the threads that make replies.
-class RunDesk {
+/// The runs' routes. A folder's disk may be slow or silent, so all but the list is read at a desk.
+class RunRoutes {
  public:
-  RunDesk(PictureOrders& orders, const std::vector<ServedRun>& runs) : orders_(orders), runs_(runs) {}
+  RunRoutes(PictureOrders& orders, const std::vector<ServedRun>& runs, ReadingDesk& desk) : orders_(orders), runs_(runs), desk_(desk) {}
 
   HttpReply list() const {
     Json names = Json::array();
@@ -79,15 +82,30 @@ class RunDesk {
       const auto run = std::find_if(runs_.begin(), runs_.end(), [&](const ServedRun& one) { return one.name == call.parameters.front(); });
       if (run == runs_.end()) {
         call.answer(problem_reply(http_status::kNotFound, "no such run is served; serve --run FOLDER names those that are"));
-      } else {
-        call.answer(ReplyMaker([&run = *run, reply, question = call.question, parameters = call.parameters] {
-          return reply(run, RouteCall{.question = question, .parameters = parameters});
-        }));
+        return;
+      }
+      const RouteCall asked{.question = call.question, .parameters = call.parameters};
+      const Status taken = desk_.post(call.gone, [this, &run = *run, reply, asked, answer = call.answer](const std::stop_token& stop) {
+        ReadingDesk::answer_unless_stopped(
+            stop, answer, [&] { return read_safely([&] { return reply(run, asked); }); }, [this] { return given_up(); });
+      });
+      if (!taken.is_ok()) {
+        call.answer(orders_.refusal(taken));
       }
     };
   }
 
  private:
+  HttpReply given_up() const { return orders_.refusal(Status::cancelled("the server is shutting down, or the request was given up")); }
+
+  static HttpReply read_safely(const std::function<HttpReply()>& read) {
+    try {
+      return read();
+    } catch (const std::exception& failure) {  // A request is a boundary.
+      log_error("serve: a run could not be read: {}", failure.what());
+      return problem_reply(http_status::kServerFault, "the run could not be read; the server's log says why");
+    }
+  }
   TakeRoom room() const {
     return [this](int64_t num_bytes) { return orders_.hold_bytes(num_bytes); };
   }
@@ -102,12 +120,13 @@ class RunDesk {
 
   PictureOrders& orders_;
   const std::vector<ServedRun>& runs_;
+  ReadingDesk& desk_;
 };
 
 }  // namespace
 
-void add_run_routes(RouteTable& table, PictureOrders& orders, const std::vector<ServedRun>& runs) {
-  const auto desk = std::make_shared<RunDesk>(orders, runs);  // Shared by the routes.
+void add_run_routes(RouteTable& table, PictureOrders& orders, const std::vector<ServedRun>& runs, ReadingDesk& reading) {
+  const auto desk = std::make_shared<RunRoutes>(orders, runs, reading);  // Shared by the routes.
   table.add({.method = "GET",
              .path = "/v1/runs",
              .summary = "The training runs that are shown",

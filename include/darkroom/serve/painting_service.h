@@ -62,9 +62,10 @@ class PaintingService final : public HttpService {
   PaintingService(const PaintingService&) = delete;
   PaintingService& operator=(const PaintingService&) = delete;
 
-  /// From now on painted pictures are no longer checked and marked, and no dataset is read: whoever waits for it gets 503.
+  /// From now on painted pictures are no longer checked and marked, and no dataset or run is read: whoever waits for it gets
+  /// 503.
   void stop_finishing();
-  /// Waits until no dataset is read. False after `patience`: destroying the service would wait for it.
+  /// Waits until no dataset or run is read. False after `patience`: destroying the service would wait for it.
   bool await_idle(std::chrono::milliseconds patience) const;
 
   std::optional<HttpReply> refuse(const HttpQuestion& head) override;

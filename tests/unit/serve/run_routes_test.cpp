@@ -85,6 +85,15 @@ TEST_F(run_routes, a_server_without_runs_has_an_empty_list) {
   EXPECT_THAT(ask(get("/v1/runs/run")), StartsWith("HTTP/1.1 404"));
 }
 
+// A folder may lie on a disk that is silent: neither those that make replies nor a stop wait for it.
+TEST_F(run_routes, are_read_by_a_thread_whose_stop_answers) {
+  service_->stop_finishing();
+  for (const char* path : {"/v1/runs/run", "/v1/runs/run/metrics", "/v1/runs/run/samples/500", "/v1/runs/run/report"}) {
+    EXPECT_THAT(ask(get(path)), AllOf(StartsWith("HTTP/1.1 503"), HasSubstr("shutting down"))) << path;
+  }
+  EXPECT_THAT(ask(get("/v1/runs")), StartsWith("HTTP/1.1 200"));
+}
+
 TEST_F(run_routes, ask_for_the_key) {
   start(AccessKeys::parse(std::string(kKey) + "\n", "keys").value());
   for (const char* path : {"/v1/runs", "/v1/runs/run", "/v1/runs/run/metrics", "/v1/runs/run/samples/500", "/v1/runs/run/report",

@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <cmath>
+#include <exception>
 #include <map>
 #include <utility>
 #include <vector>
@@ -32,8 +33,16 @@ void Painter::step(std::span<PictureInWork* const> pictures) {
   for (PictureInWork* picture : pictures) {
     by_length[picture->positive_states_ntw_.size(1)].push_back(picture);
   }
+  std::exception_ptr failure;  // The first.
   for (const auto& [length, together] : by_length) {
-    step_together(together);
+    try {
+      step_together(together);
+    } catch (const std::exception&) {
+      failure = failure == nullptr ? std::current_exception() : failure;
+    }
+  }
+  if (failure != nullptr) {
+    std::rethrow_exception(failure);
   }
 }
 
@@ -63,14 +72,19 @@ void Painter::step_together(std::span<PictureInWork* const> pictures) {
   const torch::Tensor outputs = calls_->call(torch::cat(noisy), torch::cat(timesteps), torch::cat(states));
   const torch::Device device = place().device;
   for (PictureInWork* picture : pictures) {
-    picture->last_input_nchw_ = noisy[static_cast<size_t>(positive_row)];
+    const torch::Tensor& input = noisy[static_cast<size_t>(positive_row)];
     torch::Tensor output = outputs.narrow(0, positive_row++, 1);
     if (picture->guidance_.is_active()) {
       output = guided_output(outputs.narrow(0, negative_row++, 1), output, picture->guidance_);
     }
-    picture->last_output_nchw_ = output;
-    const NoiseSource draw = [&] { return upload(picture->noise_.draw(), device); };
+    const NoiseSource draw = [&] {  // A step that is tried again gets the same noise.
+      picture->drawn_noise_ = picture->drawn_noise_.defined() ? picture->drawn_noise_ : picture->noise_.draw();
+      return upload(picture->drawn_noise_, device);
+    };
     picture->latents_nchw_ = picture->sampler_->step(picture->next_call_, output, picture->latents_nchw_, draw);
+    picture->last_input_nchw_ = input;
+    picture->last_output_nchw_ = output;
+    picture->drawn_noise_ = torch::Tensor();
     ++picture->next_call_;
   }
 }

@@ -82,6 +82,7 @@ class PictureInWork {
   torch::Tensor latents_nchw_;
   torch::Tensor last_input_nchw_;  // Of the U-Net's last call, and what guidance made of its output; undefined before the first.
   torch::Tensor last_output_nchw_;
+  torch::Tensor drawn_noise_;  // Of a step that failed after the draw; else undefined.
   Guidance guidance_;
   torch::Tensor timesteps_k_;          // Of all calls, where the U-Net lies.
   torch::Tensor positive_states_ntw_;  // The prompt's.
@@ -119,7 +120,9 @@ class Painter {
   /// Takes the next step of every picture in one call of the U-Net, whatever their timesteps, samplers and guidance (one call for each
   /// length of their texts, where these are of several chunks). A picture that takes all its steps alone has the bits of paint() with a
   /// batch of one; in company it differs by rounding. A GPU records the calls of a shape that comes again and again, and replays them.
-  /// REQUIRES: pictures of this painter, not empty, of one shape, each with calls left; the networks stay where they are.
+  /// What one of several calls throws comes after the others. Then pictures whose calls left have changed have had their step, and the
+  /// others may be stepped again. REQUIRES: pictures of this painter, not empty, of one shape, each with calls left; the networks stay
+  /// where they are.
   void step(std::span<PictureInWork* const> pictures);
   /// What a picture is about to become: the clean latent that its last call predicts (Ho et al. 2020, formula 15, or of velocities Salimans
   /// and Ho 2022, appendix D), averaged down to at most `max_side` pixels a side before it is decoded, which costs as much less. Changes

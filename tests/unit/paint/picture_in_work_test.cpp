@@ -1,5 +1,6 @@
 #include <gtest/gtest.h>
 
+#include <array>
 #include <cstdlib>
 
 #include "darkroom/core/check.h"
@@ -109,6 +110,23 @@ TEST(picture_in_work, in_changing_company_it_differs_by_one_grey_level_at_most) 
     ASSERT_EQ(pictures[i]->num_calls_left(), 0U);
     EXPECT_LE(largest_difference(painter().finish(*pictures[i]).value(), painter().paint(requests[i])->images.front()), 1) << i;
   }
+}
+
+TEST(picture_in_work, what_texts_of_one_length_throw_costs_those_of_another_no_step) {
+  const auto done = painter().begin(stepped_request("a cat", 1, "ddim", 1, 7.5)).value();
+  PictureInWork* const over = done.get();
+  painter().step(std::span(&over, 1));
+  PaintRequest request = stepped_request("a red apple BREAK a blue house", 2, "euler_a", 3, 7.5);
+  request.reading.syntax = PromptSyntax::kWeighted;
+  const auto picture = painter().begin(request).value();
+  PictureInWork* const longer = picture.get();
+  const std::array company = {over, longer};
+  EXPECT_THROW(painter().step(company), CheckFailure);  // One is over, and its texts are shorter: they come first.
+  EXPECT_EQ(longer->num_calls_left(), 2U);
+  while (longer->num_calls_left() > 0) {
+    painter().step(std::span(&longer, 1));
+  }
+  EXPECT_EQ(painter().finish(*longer).value(), painter().paint(request)->images.front());
 }
 
 TEST(picture_in_work, refuses_what_paint_refuses_and_several_pictures) {

@@ -1,5 +1,6 @@
 #include "darkroom/process/kept_columns.h"
 
+#include <arrow/extension_type.h>
 #include <fmt/ranges.h>
 
 #include <algorithm>
@@ -20,6 +21,14 @@ bool is_latents_column(const std::string& lower, LatentsDialect dialect) {
   const bool is_foreign = dialect != LatentsDialect::kDarkroom && (lower == "caption_latents" || lower.starts_with("latents_"));
   return is_foreign || std::ranges::find(kNames, lower) != kNames.end() || lower.starts_with("image_latents_") ||
          lower.starts_with("image_moments_");
+}
+
+bool has_dictionary(const arrow::DataType& type) {
+  if (type.id() == arrow::Type::EXTENSION) {
+    return has_dictionary(*static_cast<const arrow::ExtensionType&>(type).storage_type());
+  }
+  return type.id() == arrow::Type::DICTIONARY ||
+         std::ranges::any_of(type.fields(), [](const auto& field) { return has_dictionary(*field->type()); });
 }
 
 bool are_equal(const arrow::FieldVector& a, const arrow::FieldVector& b) {
@@ -66,6 +75,19 @@ Result<arrow::FieldVector> kept_fields(const arrow::Schema& schema, const std::s
     fields.push_back(arrow::field(name, copier.type()));
   }
   return fields;
+}
+
+Status check_sendable(const arrow::FieldVector& fields, const std::string& path) {
+  for (const auto& field : fields) {
+    if (has_dictionary(*field->type())) {
+      return Status::failed_precondition(
+          fmt::format("--transformers send no column with a dictionary within its lists or structs; go on without them, or leave it out of "
+                      "--keep-columns (table, column, type): {} {}",
+                      path, field->name()),
+          field->type()->ToString());
+    }
+  }
+  return Status::ok();
 }
 
 Status KeptColumns::look_at(const arrow::Schema& schema, const std::string& path) {

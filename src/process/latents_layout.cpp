@@ -54,9 +54,10 @@ nlohmann::json feature_of(const arrow::Field& field) {
   }
   const arrow::Type::type id = field.type()->id();
   if (arrow::is_primitive(id) && id != arrow::Type::BOOL && !arrow::is_temporal(id)) {
-    return {{"dtype", id == arrow::Type::FLOAT    ? "float32"
-                      : id == arrow::Type::DOUBLE ? "float64"
-                                                  : field.type()->ToString()},
+    return {{"dtype", id == arrow::Type::HALF_FLOAT ? "float16"
+                      : id == arrow::Type::FLOAT    ? "float32"
+                      : id == arrow::Type::DOUBLE   ? "float64"
+                                                    : field.type()->ToString()},
             {"_type", "Value"}};
   }
   return id == arrow::Type::STRING || id == arrow::Type::BINARY ? nlohmann::json{{"dtype", field.type()->ToString()}, {"_type", "Value"}}

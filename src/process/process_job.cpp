@@ -13,6 +13,7 @@
 #include "darkroom/ingest/run_items.h"
 #include "darkroom/ingest/told_errors.h"
 #include "darkroom/process/latents_layout.h"
+#include "darkroom/tables/table_reader.h"
 #include "latents_writer.h"
 #include "mds_latents_writer.h"
 #include "process_reader.h"
@@ -53,7 +54,28 @@ std::string_view text_kind_name(TextKind kind) {
   return kind == TextKind::kEmbeddings ? "embeddings" : kind == TextKind::kTokens ? "tokens" : "both";
 }
 
-JobIdentity make_identity(const ProcessJobOptions& options, const ProcessEncoder& encoder) {
+/// How the parts tell Hugging Face's datasets of their columns: once in the footer alone, where it does not look (1); then a kept column of
+/// halves as a type that it does not know (2). Tables that cannot be read are told of when the job is planned.
+Result<int> version_of_features(StoreSet& stores, const ProcessJobOptions& options, std::vector<JobInput> inputs) {
+  if (options.keep_columns.empty()) {
+    return 2;
+  }
+  if (inputs.empty()) {  // Of single items, which do without a list where they can.
+    DARKROOM_ASSIGN_OR_RETURN(inputs, list_image_job_inputs(stores, options.input));
+  }
+  const auto is_half = [](const auto& field) { return field->type()->id() == arrow::Type::HALF_FLOAT; };
+  for (const JobInput& input : inputs) {
+    const auto table = open_table(place_of(nullptr, input));
+    const auto fields =
+        table.is_ok() ? kept_fields(*(*table)->schema(), input.path, options.keep_columns) : Result<arrow::FieldVector>(table.status());
+    if (fields.is_ok()) {
+      return std::ranges::any_of(*fields, is_half) ? 3 : 2;
+    }
+  }
+  return 2;
+}
+
+JobIdentity make_identity(const ProcessJobOptions& options, const ProcessEncoder& encoder, int features) {
   const EncoderFacts& facts = encoder.facts();
   nlohmann::json fields = {{"algorithm_version", kProcessAlgorithmVersion},
                            {"batch_size", options.batch_size},
@@ -70,7 +92,7 @@ JobIdentity make_identity(const ProcessJobOptions& options, const ProcessEncoder
                            {"text_encoder", facts.text_encoder_fingerprint}};
   fields.update(describe_transform(options.transform));
   if (options.dialect == LatentsDialect::kHuggingFace) {
-    fields["features"] = 2;  // Where the parts hold them; first in the footer alone, where datasets does not look.
+    fields["features"] = features;
   }
   if (facts.takes_rows_together) {
     fields["batching"] = "together";
@@ -447,10 +469,18 @@ Status run_process_job(StoreSet& stores, const ProcessJobOptions& options, const
   }
   DARKROOM_ASSIGN_OR_RETURN(const std::unique_ptr<const ProcessEncoder> encoder, open());
   DARKROOM_RETURN_IF_ERROR(check_ids(options.text, encoder->tokenizer().vocabulary_size()));
-  request.identity = make_identity(options, *encoder);
+  int features = 0;
+  if (options.dialect == LatentsDialect::kHuggingFace) {
+    DARKROOM_ASSIGN_OR_RETURN(features, version_of_features(stores, options, request.listed));
+  }
+  request.identity = make_identity(options, *encoder, features);
   KeptColumns kept(options.keep_columns);
   request.check_columns = [&](const arrow::Schema& schema, const std::string& path) {
     DARKROOM_RETURN_IF_ERROR(find_image_columns(schema, path, options.caption_column).status());
+    if (!options.transformers.empty()) {
+      DARKROOM_ASSIGN_OR_RETURN(const arrow::FieldVector fields, kept_fields(schema, path, options.keep_columns));
+      DARKROOM_RETURN_IF_ERROR(check_sendable(fields, path));
+    }
     return kept.look_at(schema, path);
   };
   DARKROOM_ASSIGN_OR_RETURN(std::unique_ptr<JobPlan> plan, JobPlan::make(std::move(request), stop));

@@ -33,7 +33,8 @@ class TransformInputs {
     DARKROOM_ASSIGN_OR_RETURN(made.inputs_, list_image_job_inputs(stores, options.input));
     const CheckColumns check = [&](const arrow::Schema& schema, const std::string& path) {
       DARKROOM_RETURN_IF_ERROR(find_image_columns(schema, path, options.caption_column).status());
-      return kept_fields(schema, path, options.keep_columns).status();
+      DARKROOM_ASSIGN_OR_RETURN(const arrow::FieldVector kept, kept_fields(schema, path, options.keep_columns));
+      return check_sendable(kept, path);
     };
     DARKROOM_RETURN_IF_ERROR(measure_inputs(nullptr, check, stop, made.inputs_));
     DARKROOM_RETURN_IF_ERROR(count_other_rows(nullptr, stop, made.inputs_));

@@ -23,6 +23,10 @@ Status check_kept_names(const std::vector<std::string>& names, LatentsDialect di
 /// What columns of a table become. Errors: KeptColumns::look_at's.
 Result<arrow::FieldVector> kept_fields(const arrow::Schema& schema, const std::string& path, const std::vector<std::string>& names);
 
+/// Whether --transformers can send such columns, whose slices hold no dictionaries. Errors: kFailedPrecondition naming the first that has
+/// one below its top.
+Status check_sendable(const arrow::FieldVector& fields, const std::string& path);
+
 /// Columns of the image dataset that process carries along (--keep-columns): looked for in every input while the job is planned.
 /// Thread safety: any thread.
 class KeptColumns {

@@ -162,6 +162,30 @@ TEST_F(ProcessDialects, huggingface_holds_moments_and_ids_too) {
   EXPECT_EQ(static_cast<const arrow::BinaryArray&>(*pictures->field(0)).GetString(2), good_rows(3)[2].image);
 }
 
+TEST_F(ProcessDialects, huggingface_tells_a_kept_column_of_halves_by_its_name_there) {
+  const auto schema = arrow::schema(
+      {arrow::field("image", arrow::binary()), arrow::field("caption", arrow::utf8()), arrow::field("score", arrow::float16())});
+  arrow::BinaryBuilder images;
+  arrow::StringBuilder captions;
+  ASSERT_TRUE((images.Append(numbered_png(1)) & captions.Append("a caption")).ok());
+  const auto row =
+      arrow::RecordBatch::Make(schema, 1, {*images.Finish(), *captions.Finish(), *arrow::MakeArrayOfNull(arrow::float16(), 1)});
+  ASSERT_TRUE(put_shard(local_files(), folder_.path("images"), "part-000000.parquet", *row).is_ok());
+  const auto features_of_job = [&](const ProcessJobOptions& job) {
+    return nlohmann::json::parse(read_bytes(job.output + "/_job.json"))["identity"]["fields"]["features"];
+  };
+  ProcessJobOptions job = options_of(LatentsDialect::kHuggingFace);
+  process(job);
+  EXPECT_EQ(features_of_job(job), 2);
+  job.output = folder_.path("scored");
+  job.keep_columns = {"score"};
+  process(job);
+  EXPECT_EQ(features_of_job(job), 3);
+  const TableFooter footer = *read_footer(local_files(), part_of(job, 0));
+  const auto features = nlohmann::json::parse(*footer.find("huggingface"))["info"]["features"];
+  EXPECT_EQ(features["score"], nlohmann::json::parse(R"({"_type": "Value", "dtype": "float16"})"));
+}
+
 TEST_F(ProcessDialects, columns_without_an_mds_encoding_are_refused_before_anything_is_written) {
   const auto type = arrow::list(arrow::int32());
   const auto schema =

@@ -1,3 +1,4 @@
+#include <arrow/api.h>
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -18,6 +19,7 @@
 #include "process/transformed_slice.h"
 #include "process_fixture.h"
 #include "support/packed_stream.h"
+#include "support/put_shard.h"
 
 namespace darkroom {
 namespace {
@@ -155,6 +157,30 @@ TEST_F(Transformers, a_transformer_of_other_flags_or_of_another_dataset_is_refus
   apart.transformers = early.address();
   EXPECT_THAT(failure(apart).message(), HasSubstr("image dataset"));
   early.end();
+}
+
+TEST_F(Transformers, a_kept_column_with_a_dictionary_within_is_refused_on_both_sides) {
+  const auto type = arrow::list(arrow::dictionary(arrow::int32(), arrow::utf8()));
+  const auto schema =
+      arrow::schema({arrow::field("image", arrow::binary()), arrow::field("caption", arrow::utf8()), arrow::field("tags", type)});
+  arrow::BinaryBuilder images;
+  arrow::StringBuilder captions;
+  ASSERT_TRUE((images.Append(numbered_png(1)) & captions.Append("a caption")).ok());
+  const auto row = arrow::RecordBatch::Make(schema, 1, {*images.Finish(), *captions.Finish(), *arrow::MakeArrayOfNull(type, 1)});
+  ASSERT_TRUE(put_shard(local_files(), folder_.path("images"), "part-000000.parquet", *row).is_ok());
+  ProcessJobOptions alone = job("alone");
+  alone.keep_columns = {"tags"};
+  process(alone);
+  ProcessJobOptions apart = job("apart");
+  apart.keep_columns = {"tags"};
+  apart.transformers = "127.0.0.1:1";
+  SliceServerCounts counts;
+  const auto do_not_serve = [](const SocketAddress&) { return Status::unavailable("it would serve"); };
+  for (const Status& status : {failure(apart), serve_transforms(stores_, service_of(apart), do_not_serve, {}, counts)}) {
+    EXPECT_EQ(status.code(), StatusCode::kFailedPrecondition) << status.to_string();
+    EXPECT_THAT(status.message(), AllOf(HasSubstr("tags"), HasSubstr("--transformers"), HasSubstr("dictionary<")));
+  }
+  EXPECT_THAT(file_names("apart"), IsEmpty());
 }
 
 TEST_F(Transformers, a_job_that_was_begun_alone_goes_on_with_them) {

@@ -7,6 +7,7 @@
 #include "darkroom/nn/config_file.h"
 #include "darkroom/nn/model_folder.h"
 #include "darkroom/nn/stored_size.h"
+#include "least_size.h"
 #include "load_weights.h"
 #include "original_checkpoint.h"
 #include "weight_files.h"
@@ -53,55 +54,6 @@ WeightNaming text_naming() {
           .is_foreign = [](const std::string& stored) { return stored.ends_with("embeddings.position_ids"); }};
 }
 
-/// What a network of a config has at the least.
-struct LeastSize {
-  double tensors = 0;
-  double parameters = 0;  // As of which networks take memory.
-};
-
-double squared(int64_t width) { return static_cast<double>(width) * static_cast<double>(width); }
-
-// A convolution of 3 x 3 from `width` channels to as many.
-double convolution_size(int64_t width) { return 9 * squared(width); }
-
-LeastSize least_size(const ClipTextConfig& config) {
-  const auto hidden = static_cast<double>(config.hidden_size), layers = static_cast<double>(config.num_hidden_layers);
-  const double layer = hidden * (4 * hidden + 2 * static_cast<double>(config.intermediate_size));
-  return {.tensors = layers,
-          .parameters = layers * layer + hidden * static_cast<double>(config.vocab_size + config.max_position_embeddings)};
-}
-
-LeastSize least_size(const VaeConfig& config) {
-  const auto blocks = static_cast<double>(config.layers_per_block);
-  LeastSize least{.parameters = 9 * static_cast<double>(config.latent_channels) * static_cast<double>(config.block_out_channels.back())};
-  for (const int64_t channels : config.block_out_channels) {
-    least.tensors += 2 * blocks;
-    least.parameters += 2 * blocks * convolution_size(channels);  // Down and up.
-  }
-  return least;
-}
-
-// Attention to itself and the feed-forward part, and what reads the text.
-double transformer_size(const UNetLevel& level) {
-  constexpr double kSquares = 16;
-  return kSquares * squared(level.num_channels) + 2 * static_cast<double>(level.num_channels) * static_cast<double>(level.states_width);
-}
-
-LeastSize least_size(const UNetConfig& config) {
-  const auto middle_layers = static_cast<double>(config.levels.back().num_transformer_layers);
-  LeastSize least{.tensors = middle_layers, .parameters = middle_layers * transformer_size(config.levels.back())};
-  least.parameters +=
-      9 * static_cast<double>(config.in_channels + config.out_channels) * static_cast<double>(config.levels.front().num_channels);
-  for (const UNetLevel& level : config.levels) {
-    const auto resnets = static_cast<double>(level.num_resnets);
-    const double attended = static_cast<double>(level.down_attention) + static_cast<double>(level.up_attention);
-    const double layers = attended * resnets * static_cast<double>(level.num_transformer_layers);
-    least.tensors += 2 * resnets + layers;
-    least.parameters += 2 * resnets * convolution_size(level.num_channels) + layers * transformer_size(level);
-  }
-  return least;
-}
-
 /// Of the tensors that `counts` takes by their names.
 template <typename Counts>
 Result<int64_t> count_elements(const WeightFiles& weights, const Counts& counts) {
@@ -115,20 +67,6 @@ Result<int64_t> count_elements(const WeightFiles& weights, const Counts& counts)
   return num_elements;
 }
 
-// A network is built before its weights are looked at, so that a config of other weights, or of none, must not ask for more than is stored.
-template <typename Config>
-Status check_fits(const Config& config, const WeightFiles& weights, const std::string& folder) {
-  DARKROOM_ASSIGN_OR_RETURN(const int64_t num_stored, count_elements(weights, [](const std::string&) { return true; }));
-  const LeastSize least = least_size(config);
-  if (least.tensors <= static_cast<double>(weights.tensors().size()) && least.parameters <= static_cast<double>(num_stored)) {
-    return Status::ok();
-  }
-  return Status::failed_precondition(
-      "weights do not fit their config: it describes a larger network than they are of (folder, tensors at the least, stored, "
-      "parameters at the least, stored):",
-      folder, least.tensors, weights.tensors().size(), least.parameters, num_stored);
-}
-
 template <typename Model, typename Config>
 Result<Model> load_component(const std::string& folder, const std::string& stem, const WeightNaming& naming) {
   const std::string config_path = join_path(folder, "config.json");
@@ -138,7 +76,7 @@ Result<Model> load_component(const std::string& folder, const std::string& stem,
     return config.status().with_context(config_path);
   }
   DARKROOM_ASSIGN_OR_RETURN(const auto weights, WeightFiles::open(folder, stem));
-  DARKROOM_RETURN_IF_ERROR(check_fits(*config, weights, folder));
+  DARKROOM_RETURN_IF_ERROR(check_fits(least_size(*config), weights, folder));
   Model model(std::move(config).value());
   DARKROOM_RETURN_IF_ERROR(load_weights(*model, weights, naming, folder));
   return model;
@@ -194,18 +132,21 @@ Result<StoredComponent> find_stored(const std::string& folder, const std::string
 Result<UNet2DConditionModel> load_original_unet(const std::string& path) {
   DARKROOM_ASSIGN_OR_RETURN(const auto weights, WeightFiles::open_file(path));
   DARKROOM_ASSIGN_OR_RETURN(const auto config, original_unet_config(weights));
+  DARKROOM_RETURN_IF_ERROR(check_fits(least_size(config), weights, path));
   return fill_from_original(UNet2DConditionModel(config), weights, original_unet_naming(config), path);
 }
 
 Result<AutoencoderKL> load_original_vae(const std::string& path) {
   DARKROOM_ASSIGN_OR_RETURN(const auto weights, WeightFiles::open_file(path));
   DARKROOM_ASSIGN_OR_RETURN(const auto config, original_vae_config(weights));
+  DARKROOM_RETURN_IF_ERROR(check_fits(least_size(config), weights, path));
   return fill_from_original(AutoencoderKL(config), weights, original_vae_naming(config), path);
 }
 
 Result<ClipTextModel> load_original_text_encoder(const std::string& path) {
   DARKROOM_ASSIGN_OR_RETURN(const auto weights, WeightFiles::open_file(path));
   DARKROOM_ASSIGN_OR_RETURN(const auto config, original_text_config(weights));
+  DARKROOM_RETURN_IF_ERROR(check_fits(least_size(config), weights, path));
   return fill_from_original(ClipTextModel(config), weights, original_text_names(config, weights), path);
 }
 

@@ -29,6 +29,10 @@ class PartShapes {
       note(name, "has too few dimensions");
       return 1;
     }
+    if (std::ranges::find(shape, 0) != shape.end()) {  // Its other dimensions cost the file nothing.
+      note(name, "is empty");
+      return 1;
+    }
     return shape[dimension];
   }
 

@@ -7,6 +7,7 @@
 #include "darkroom/core/check.h"
 #include "darkroom/files/paths.h"
 #include "darkroom/nn/config_file.h"
+#include "least_size.h"
 #include "load_weights.h"
 #include "weight_files.h"
 
@@ -43,7 +44,12 @@ nlohmann::json tower_config(const nlohmann::json& config, const char* name) {
   return tower;
 }
 
-Result<ClipTowers> build_towers(const nlohmann::json& config) {
+struct TowerConfigs {
+  ClipTextConfig text;
+  ClipVisionConfig vision;
+};
+
+Result<TowerConfigs> read_tower_configs(const nlohmann::json& config) {
   ConfigReader reader(config, "CLIPModel");
   reader.require_class("architectures");
   reader.only("model_type", {"clip"});
@@ -55,7 +61,7 @@ Result<ClipTowers> build_towers(const nlohmann::json& config) {
   text_json["architectures"] = {"CLIPTextModelWithProjection"};
   DARKROOM_ASSIGN_OR_RETURN(const ClipTextConfig text, ClipTextConfig::from_json(text_json));
   DARKROOM_ASSIGN_OR_RETURN(const ClipVisionConfig vision, ClipVisionConfig::from_json(tower_config(config, "vision_config")));
-  return ClipTowers{ClipTextModel(text), ClipVisionModel(vision)};
+  return TowerConfigs{.text = text, .vision = vision};
 }
 
 }  // namespace
@@ -126,13 +132,15 @@ torch::Tensor ClipVisionModelImpl::forward(const torch::Tensor& pictures_nchw) {
 Result<ClipTowers> load_clip(const std::string& folder) {
   const std::string config_path = join_path(folder, "config.json");
   DARKROOM_ASSIGN_OR_RETURN(const auto config, read_config_file(local_files(), config_path));
-  auto towers = build_towers(config);
-  if (!towers.is_ok()) {
-    return towers.status().with_context(config_path);
+  const auto configs = read_tower_configs(config);
+  if (!configs.is_ok()) {
+    return configs.status().with_context(config_path);
   }
   DARKROOM_ASSIGN_OR_RETURN(const auto weights, WeightFiles::open(folder, kTransformersStem));
-  DARKROOM_RETURN_IF_ERROR(load_weights(*towers->text, weights, tower_naming(/*is_vision=*/false), folder));
-  DARKROOM_RETURN_IF_ERROR(load_weights(*towers->vision, weights, tower_naming(/*is_vision=*/true), folder));
+  DARKROOM_RETURN_IF_ERROR(check_fits(least_size(configs->text) + least_size(configs->vision), weights, folder));
+  ClipTowers towers{ClipTextModel(configs->text), ClipVisionModel(configs->vision)};
+  DARKROOM_RETURN_IF_ERROR(load_weights(*towers.text, weights, tower_naming(/*is_vision=*/false), folder));
+  DARKROOM_RETURN_IF_ERROR(load_weights(*towers.vision, weights, tower_naming(/*is_vision=*/true), folder));
   return towers;
 }
 

@@ -74,6 +74,36 @@ Status copy_networks(FileSystem& files, const ModelParts& parts, WeightsDtype dt
   return Status::ok();
 }
 
+// What diffusers takes for a field that a scheduler's config lacks.
+nlohmann::json schedule_field(const nlohmann::json& scheduler, const std::string& field) {
+  static const nlohmann::json kDefaults = {{"prediction_type", "epsilon"}, {"beta_schedule", "linear"},
+                                           {"beta_start", 0.0001},         {"beta_end", 0.02},
+                                           {"num_train_timesteps", 1000},  {"rescale_betas_zero_snr", false}};
+  static const nlohmann::json kOwnOfLcm = {{"beta_schedule", "scaled_linear"}, {"beta_start", 0.00085}, {"beta_end", 0.012}};
+  if (scheduler.contains(field)) {
+    return scheduler[field];
+  }
+  const bool has_own = scheduler.value("_class_name", "") == "LCMScheduler" && kOwnOfLcm.contains(field);
+  return (has_own ? kOwnOfLcm : kDefaults)[field];
+}
+
+// A file of version 1 says nothing of its schedule, and readers take that of the published ones.
+Status check_schedule_of_version_1(const nlohmann::json& scheduler) {
+  DARKROOM_ASSIGN_OR_RETURN(const ModelPreset published, find_preset("sd1"));
+  for (const char* field :
+       {"prediction_type", "beta_schedule", "beta_start", "beta_end", "num_train_timesteps", "rescale_betas_zero_snr"}) {
+    const nlohmann::json ours = schedule_field(scheduler, field);
+    const nlohmann::json theirs = schedule_field(published.scheduler, field);
+    if (ours != theirs) {
+      return Status::failed_precondition(
+          "a single file of version 1 holds no schedule, and readers would take another for this model's; export a folder instead "
+          "(field, read, is):",
+          field, theirs.dump(), ours.dump());
+    }
+  }
+  return Status::ok();
+}
+
 bool has_scheduler(const ModelParts& parts) { return parts.scheduler.is_object() && !parts.scheduler.empty(); }
 
 }  // namespace
@@ -137,6 +167,9 @@ Status export_single_file(FileSystem& files, const ModelParts& parts, WeightsDty
     DARKROOM_ASSIGN_OR_RETURN(const auto unet, load_unet(parts.unet));
     DARKROOM_ASSIGN_OR_RETURN(const auto vae, load_frozen_vae(parts));
     DARKROOM_ASSIGN_OR_RETURN(const auto text_encoder, load_frozen_text_encoder(parts));
+    if (text_encoder->config().hidden_act == ClipActivation::kQuickGelu && has_scheduler(parts)) {
+      DARKROOM_RETURN_IF_ERROR(check_schedule_of_version_1(parts.scheduler));
+    }
     return save_single_file(files, unet, vae, text_encoder, temporary, dtype, stop);
   });
 }

@@ -44,13 +44,13 @@ Status write_random_model(FileSystem& files, const ModelPreset& preset, uint64_t
                           const TokenizerWriter& write_tokenizer, const std::string& folder, const std::stop_token& stop = {});
 
 /// Writes a model folder of those parts that there are: the same tensors, where float32 is asked for and stored. A model without a
-/// scheduler gets that of sd2-base. Errors: kNotFound (no part at all), kFailedPrecondition (another frozen part; a weight that float16
-/// does not hold), those of loading.
+/// scheduler gets that of sd2-base: callers ask whoever knows where there is a U-Net. Errors: kNotFound (no part at all),
+/// kFailedPrecondition (another frozen part; a weight that float16 does not hold), those of loading.
 Status export_model_folder(FileSystem& files, const ModelParts& parts, WeightsDtype dtype, const TokenizerWriter& write_tokenizer,
                            const std::string& folder, const std::stop_token& stop = {});
 
 /// Writes one file of all three networks (save_single_file). Errors: kFailedPrecondition (a part is missing, or a reader could not tell
-/// its architecture; another frozen part; a weight that float16 does not hold), those of loading.
+/// its architecture or, of version 1, its schedule; another frozen part; a weight that float16 does not hold), those of loading.
 Status export_single_file(FileSystem& files, const ModelParts& parts, WeightsDtype dtype, const std::string& path,
                           const std::stop_token& stop = {});
 

@@ -141,6 +141,29 @@ TEST_P(OriginalCheckpointTest, names_a_missing_a_surplus_and_a_misshaped_tensor)
   EXPECT_THAT(failure([&](auto& tensors) { find(tensors, first).tensor = torch::ones({3}); }), HasSubstr("dimensions"));
 }
 
+// Built to such shapes a network would take more memory than there is.
+TEST_P(OriginalCheckpointTest, shapes_of_a_larger_network_than_is_stored_are_refused_before_it_is_built) {
+  constexpr int64_t kHuge = int64_t{1} << 24;
+  const auto expect_refused = [&](const std::string& name, std::vector<int64_t> shape,
+                                  const std::function<Status(const std::string&)>& load) {
+    const auto failure = [&](const torch::Tensor& values) {
+      const Status status = load(write_file([&](auto& tensors) { find(tensors, name).tensor = values; }));
+      EXPECT_EQ(status.code(), StatusCode::kFailedPrecondition) << name;
+      return status.message();
+    };
+    EXPECT_THAT(failure(torch::ones(shape, torch::kInt8)), AllOf(HasSubstr("larger network"), HasSubstr("model.safetensors")));
+    shape.insert(shape.end(), {0, 0});  // And then not even those bytes.
+    EXPECT_THAT(failure(torch::ones(shape)), AllOf(HasSubstr("empty"), HasSubstr(name)));
+  };
+  expect_refused("model.diffusion_model.input_blocks.0.0.weight", {1, kHuge},
+                 [](const std::string& path) { return load_unet(path + "/unet").status(); });
+  expect_refused("first_stage_model.decoder.conv_in.weight", {1, kHuge},
+                 [](const std::string& path) { return load_vae(path + "/vae").status(); });
+  expect_refused(std::string(GetParam()) == "sd1" ? "cond_stage_model.transformer.text_model.embeddings.position_embedding.weight"
+                                                  : "cond_stage_model.model.positional_embedding",
+                 {kHuge, 1}, [](const std::string& path) { return load_text_encoder(path + "/text_encoder").status(); });
+}
+
 TEST_P(OriginalCheckpointTest, what_is_written_has_the_published_names_and_comes_back_bit_exact) {
   const std::string path = folder_.path("written.safetensors");
   const Status status = save_single_file(local_files(), unet_, vae_, text_encoder_, path);

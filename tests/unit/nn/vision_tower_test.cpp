@@ -126,5 +126,30 @@ TEST(ClipFolder, errors_name_what_is_wrong) {
   EXPECT_THAT(towers.status().message(), HasSubstr("vision_model.post_layernorm.bias"));
 }
 
+// Built to such a config a tower would take more memory than there is, or hours.
+TEST(ClipFolder, configs_of_larger_towers_than_are_stored_are_refused_before_they_are_built) {
+  const NetworkGolden golden = clip_golden("clip_gelu");
+  const TemporaryFolder folder;
+  write_clip(folder.path(), golden);
+  const auto refuse = [&](const char* tower, const nlohmann::json& changes) {
+    nlohmann::json config = clip_config(golden);
+    (tower == nullptr ? config : config[tower]).update(changes);
+    std::ofstream(folder.path() + "/config.json") << config;
+    const Status status = load_clip(folder.path()).status();
+    EXPECT_EQ(status.code(), StatusCode::kFailedPrecondition) << changes;
+    EXPECT_THAT(status.message(), HasSubstr("larger network")) << changes;
+  };
+  constexpr int64_t kHuge = int64_t{1} << 24;
+  for (const char* tower : {"text_config", "vision_config"}) {
+    for (const char* field : {"num_hidden_layers", "hidden_size", "intermediate_size"}) {
+      refuse(tower, {{field, kHuge}});
+    }
+  }
+  refuse("text_config", {{"vocab_size", kHuge}});
+  refuse("vision_config", {{"image_size", kHuge}, {"patch_size", 1}});
+  refuse("vision_config", {{"image_size", kHuge}, {"patch_size", kHuge}});
+  refuse(nullptr, {{"projection_dim", kHuge}});
+}
+
 }  // namespace
 }  // namespace darkroom

@@ -106,6 +106,44 @@ TEST_P(WholeModelTest, a_folder_exported_as_a_file_and_back_has_the_same_tensors
   EXPECT_EQ(bytes_of(again), bytes_of(file));
 }
 
+TEST_P(WholeModelTest, a_schedule_that_a_file_of_version_1_cannot_tell_is_not_exported) {
+  const bool is_version_1 = std::string(GetParam()) == "sd1";
+  const std::string file = folder_.path("model.safetensors");
+  const auto export_with = [&](const json& scheduler) {
+    ModelParts changed = parts();
+    changed.scheduler = scheduler;
+    std::filesystem::remove(file);
+    return export_single_file(local_files(), changed, WeightsDtype::kFloat32, file);
+  };
+  const json published = find_preset("sd1")->scheduler;
+  const std::map<std::string, json> others = {
+      {"prediction_type", "v_prediction"}, {"beta_schedule", "linear"},     {"beta_start", 0.0001}, {"beta_end", 0.02},
+      {"num_train_timesteps", 500},        {"rescale_betas_zero_snr", true}};
+  for (const auto& [field, value] : others) {
+    json scheduler = published;
+    scheduler[field] = value;
+    const Status status = export_with(scheduler);
+    EXPECT_EQ(status.code(), is_version_1 ? StatusCode::kFailedPrecondition : StatusCode::kOk) << field;
+    EXPECT_EQ(std::filesystem::exists(file), !is_version_1) << field;
+    if (is_version_1) {
+      EXPECT_THAT(status.message(), AllOf(HasSubstr(field), HasSubstr("export a folder instead")));
+    }
+  }
+  // What is not there is what diffusers takes for it.
+  for (const char* field : {"beta_schedule", "beta_start", "beta_end"}) {
+    json scheduler = published;
+    scheduler.erase(field);
+    EXPECT_EQ(export_with(scheduler).is_ok(), !is_version_1) << field;
+    scheduler["_class_name"] = "LCMScheduler";
+    EXPECT_TRUE(export_with(scheduler).is_ok()) << field;
+  }
+  json scheduler = published;
+  scheduler.erase("prediction_type");
+  scheduler.erase("num_train_timesteps");
+  EXPECT_TRUE(export_with(scheduler).is_ok());
+  EXPECT_TRUE(export_with(json()).is_ok());
+}
+
 TEST_P(WholeModelTest, another_frozen_part_than_the_one_trained_with_is_not_exported) {
   ModelParts checked = parts();
   checked.frozen_fingerprints = fingerprints(model_);

@@ -135,7 +135,7 @@ Result<int> run_export(const ExportFlags& flags, const VerbContext& context) {
   if (flags.ema && !found.checkpoint) {
     return Status::invalid_argument("--ema belongs to a checkpoint, but the model is a folder or file:", flags.source.model);
   }
-  if (!flags.single_file && found.is_single_file && !found.parts.unet.empty()) {
+  if (!flags.single_file && !found.parts.unet.empty()) {
     DARKROOM_ASSIGN_OR_RETURN(found.parts.scheduler, require_scheduler(found));
   }
   const auto write_folder = [&](const std::string& path) {

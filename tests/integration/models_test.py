@@ -4,6 +4,7 @@
 import json
 import os
 import pathlib
+import shutil
 import signal
 import subprocess
 import tarfile
@@ -87,6 +88,23 @@ def export_writes_the_archive_of_a_sagemaker_endpoint() -> None:
         require("--single-file or --sagemaker" in stderr and not (folder / "both").exists(), "message", stderr)
 
 
+def export_invents_no_schedule() -> None:
+    """What a U-Net predicts is known or told; a folder without a U-Net gets a schedule that nobody asks."""
+    with temporary_folder() as folder:
+        model = folder / "model"
+        run("models", "init", "--preset", "tiny", model, "--seed", "3")
+        shutil.rmtree(model / "scheduler")
+        stderr = run("models", "export", model, folder / "guessed", expect=1).stderr
+        require("no scheduler/scheduler_config.json" in stderr and not (folder / "guessed").exists(), "message", stderr)
+        require("no scheduler/" in run("models", "export", model, folder / "guessed.tar.gz", "--sagemaker", expect=1).stderr, "an archive of a guess")
+        run("models", "export", model, folder / "told", "--prediction-type", "v_prediction")
+        scheduler = json.loads((folder / "told/scheduler/scheduler_config.json").read_text())
+        require(scheduler["prediction_type"] == "v_prediction", "schedule", scheduler)
+        shutil.rmtree(model / "unet")
+        run("models", "export", model, folder / "without")
+        require((folder / "without/vae/config.json").exists(), "files", digests(str(folder / "without"), "**/*"))
+
+
 def check_refuses_a_damaged_single_file() -> None:
     with temporary_folder() as folder:
         file = folder / "cut.safetensors"
@@ -157,6 +175,7 @@ if __name__ == "__main__":
         check_reads_a_single_file_of_version_1,
         check_reads_a_single_file_of_version_2,
         export_writes_the_archive_of_a_sagemaker_endpoint,
+        export_invents_no_schedule,
         check_refuses_a_damaged_single_file,
         a_signal_ends_init,
         a_signal_ends_check_and_export,

@@ -16,7 +16,8 @@ constexpr int64_t kGroupsPerFile = int64_t{1} << 24;
 
 /// Numbers of rows mean nothing in a folder that grew, or in a file that was replaced.
 Status check_unchanged(const Location& place, const TableReader& table, const std::string& hash_then) {
-  DARKROOM_ASSIGN_OR_RETURN(const std::string hash_now, hash_container(place, table));
+  const bool has_footer = table.format() == TableFormat::kParquet;
+  DARKROOM_ASSIGN_OR_RETURN(const std::string hash_now, has_footer ? content_hash_of(place) : hash_container(place, table));
   return hash_now == hash_then
              ? Status::ok()
              : Status::corrupt_data("the file or folder changed since the run began (path, then, now):", place.uri(), hash_then, hash_now);
@@ -45,14 +46,18 @@ std::unique_ptr<RowGroupReader> RowGroupReader::create(const DatasetFiles& datas
   return reader;
 }
 
+const std::string& RowGroupReader::hash_then(size_t file) const {
+  const auto part = std::ranges::lower_bound(file_of_part_, file) - file_of_part_.begin();
+  return index_.parts()[static_cast<size_t>(part)].content_hash;
+}
+
 /// A part whose next generation came since the run began has moved aside; what another job left there under its name is none of ours.
 Result<std::unique_ptr<TableReader>> RowGroupReader::open_aside(size_t file) const {
   const Location place = place_aside(places_[file]);
   DARKROOM_ASSIGN_OR_RETURN(auto table, open_table(place));
   if (table->format() == TableFormat::kParquet) {
     DARKROOM_ASSIGN_OR_RETURN(const std::string hash, content_hash_of(place));
-    const auto part = static_cast<size_t>(std::ranges::find(file_of_part_, file) - file_of_part_.begin());
-    if (hash != index_.parts()[part].content_hash) {
+    if (hash != hash_then(file)) {
       return Status::corrupt_data("a part is gone, and what lies aside under its name is not it (part, aside):", paths_[file], place.uri());
     }
   }
@@ -68,12 +73,14 @@ Result<std::vector<int64_t>> RowGroupReader::find_first_rows(size_t file, const 
       return Status::corrupt_data("the file changed since the run began (path, rows then, rows now):", paths_[file], num_rows,
                                   num_rows_now);
     }
+    if (place.path == places_[file].path) {  // What lies aside has been compared.
+      DARKROOM_RETURN_IF_ERROR(check_unchanged(place, reader, hash_then(file)));
+    }
     for (const RowGroup& group : reader.row_groups(0, num_rows, {})) {
       first_rows.push_back(group.first_row);
     }
   } else {  // Counting a tar's rows again would walk through it.
-    const auto part = std::ranges::lower_bound(file_of_part_, file) - file_of_part_.begin();
-    DARKROOM_RETURN_IF_ERROR(check_unchanged(place, reader, index_.parts()[static_cast<size_t>(part)].content_hash));
+    DARKROOM_RETURN_IF_ERROR(check_unchanged(place, reader, hash_then(file)));
     reader.take_row_marks(marks_[file]);
     for (int64_t first = 0; first < num_rows; first += kRowsOfRun) {
       first_rows.push_back(first);

@@ -14,11 +14,13 @@
 
 namespace darkroom {
 
-SliceConnection::SliceConnection(uint64_t number, int descriptor, const SliceServerOptions& options, SliceWorkers& workers)
+SliceConnection::SliceConnection(uint64_t number, int descriptor, const SliceServerOptions& options, SliceWorkers& workers,
+                                 std::function<bool()> has_room)
     : number_(number),
       descriptor_(descriptor),
       options_(options),
       workers_(workers),
+      has_room_(std::move(has_room)),
       nonce_(draw_nonce()),
       deadline_(Clock::now() + options.handshake_timeout) {
   writer_.add(encode_frame(FrameType::kChallenge, nlohmann::json({{"protocol", kSliceProtocol}, {"nonce", nonce_}}).dump()));
@@ -69,12 +71,14 @@ bool SliceConnection::read() {
       return true;
     }
     const auto took = reader_.read(descriptor_);
-    const Status taken = took.is_ok() && *took == FrameReader::Took::kFrame ? take(reader_.take()) : took.status();
-    if (!taken.is_ok() && taken.code() == StatusCode::kUnavailable) {
+    if (took.status().code() == StatusCode::kUnavailable) {
       return false;  // A trainer that went away.
     }
+    const Status taken = took.is_ok() && *took == FrameReader::Took::kFrame ? take(reader_.take()) : took.status();
     if (!taken.is_ok()) {
-      log_warning("a connection is refused: {}", taken.message());
+      if (taken.code() != StatusCode::kUnavailable) {  // One too many asks again and again.
+        log_warning("a connection is refused: {}", taken.message());
+      }
       refuse(taken);
       return write();
     }
@@ -149,6 +153,10 @@ Status SliceConnection::check_hello(const nlohmann::json& hello) const {
 Status SliceConnection::take_hello(const Frame& frame) {
   DARKROOM_ASSIGN_OR_RETURN(const nlohmann::json hello, parse_words(frame));
   DARKROOM_RETURN_IF_ERROR(check_hello(hello));
+  if (!has_room_()) {
+    return Status::unavailable(fmt::format("the {} serves as many {}s as it may, connections:", options_.names.peer, options_.names.asker),
+                               options_.max_connections);
+  }
   const nlohmann::json welcome = {{"proof", proof_of(options_.token, "encoder", hello["nonce"].get_ref<const std::string&>())},
                                   {"place", options_.place},
                                   {"processor", options_.processor},

@@ -2,6 +2,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <string>
 
 #include "darkroom/slices/slice_server.h"
@@ -15,14 +16,20 @@ class SliceConnection {
  public:
   using Clock = std::chrono::steady_clock;
 
-  /// Takes the descriptor over and greets. `options` and `workers` outlive this.
-  SliceConnection(uint64_t number, int descriptor, const SliceServerOptions& options, SliceWorkers& workers);
+  /// Takes the descriptor over and greets. `has_room`: whether one more connection may be served, asked when this one has said its hello.
+  /// `options` and `workers` outlive this.
+  SliceConnection(uint64_t number, int descriptor, const SliceServerOptions& options, SliceWorkers& workers,
+                  std::function<bool()> has_room);
   ~SliceConnection();
   SliceConnection(const SliceConnection&) = delete;
   SliceConnection& operator=(const SliceConnection&) = delete;
 
   int descriptor() const { return descriptor_; }
   uint64_t number() const { return number_; }
+  /// Whether it has not said its hello yet.
+  bool is_greeting() const { return phase_ == Phase::kGreeting; }
+  /// Whether it is a trainer's, and not over.
+  bool is_serving() const { return phase_ == Phase::kServing; }
   /// Whether it takes frames: not while as much is asked for, or made and not sent, as may be.
   bool wants_to_read() const {
     return phase_ == Phase::kEnding || in_flight_ + static_cast<int>(writer_.num_frames()) < options_.max_in_flight;
@@ -58,6 +65,7 @@ class SliceConnection {
   const int descriptor_;
   const SliceServerOptions& options_;
   SliceWorkers& workers_;
+  const std::function<bool()> has_room_;
   const std::string nonce_;
   Phase phase_ = Phase::kGreeting;
   Clock::time_point deadline_;  // Of the greeting, then of what is being sent.

@@ -31,6 +31,7 @@ using std::chrono::milliseconds;
 
 constexpr milliseconds kAcceptPause{100};  // When there are no descriptors left.
 constexpr int kAcceptBacklog = 64;
+constexpr int64_t kMostStrangers = 64;  // Connections that have not said their hello, or are being told why they are not served.
 
 // A trainer's machine that is gone says no word: the system asks after it.
 void keep_alive(int descriptor) {
@@ -254,11 +255,28 @@ class SliceServer::Loop {
   /// Takes the descriptor, also when it throws.
   std::unique_ptr<SliceConnection> connect(int descriptor) {
     try {
-      return std::make_unique<SliceConnection>(++num_accepted_, descriptor, options_, *workers_);
+      return std::make_unique<SliceConnection>(++num_accepted_, descriptor, options_, *workers_,
+                                               [this] { return num_serving() < options_.max_connections; });
     } catch (...) {
       ::close(descriptor);
       throw;
     }
+  }
+
+  int64_t num_serving() const {
+    return std::ranges::count_if(connections_, [](const auto& connection) { return connection->is_serving(); });
+  }
+
+  /// Whoever says nothing keeps no trainer out: of as many as may be, the one that has been silent for longest goes.
+  void make_room_for_stranger() {
+    if (static_cast<int64_t>(connections_.size()) - num_serving() < kMostStrangers) {
+      return;
+    }
+    auto oldest = std::ranges::find_if(connections_, [](const auto& connection) { return connection->is_greeting(); });
+    if (oldest == connections_.end()) {
+      oldest = std::ranges::find_if(connections_, [](const auto& connection) { return !connection->is_serving(); });
+    }
+    connections_.erase(oldest);
   }
 
   void accept_one() {
@@ -269,18 +287,8 @@ class SliceServer::Loop {
       return;
     }
     keep_alive(descriptor);
-    const auto most = static_cast<size_t>(options_.max_connections);
-    if (connections_.size() >= 2 * most) {  // Of whom half are being told that they are too many.
-      ::close(descriptor);
-      return;
-    }
-    const bool is_full = connections_.size() >= most;
+    make_room_for_stranger();
     connections_.push_back(connect(descriptor));
-    if (is_full) {
-      connections_.back()->refuse(
-          Status::unavailable(fmt::format("the {} serves as many {}s as it may, connections:", options_.names.peer, options_.names.asker),
-                              options_.max_connections));
-    }
     if (!connections_.back()->write()) {
       connections_.pop_back();
     }

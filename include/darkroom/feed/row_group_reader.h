@@ -54,6 +54,8 @@ class RowGroupReader {
 
   explicit RowGroupReader(DatasetIndex index);
   Result<std::shared_ptr<const OpenFile>> open_file(size_t file);
+  /// What told a file from others when it was indexed.
+  const std::string& hash_then(size_t file) const;
   Result<std::unique_ptr<TableReader>> open_aside(size_t file) const;
   Result<std::vector<int64_t>> find_first_rows(size_t file, const Location& place, TableReader& reader) const;
   Result<std::vector<std::shared_ptr<arrow::RecordBatch>>> read_group(const RowGroupPlace& place, const std::vector<std::string>& columns);

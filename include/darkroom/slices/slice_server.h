@@ -40,7 +40,7 @@ struct SliceServerOptions {
   int64_t max_rows = 256;                               ///< Of a slice.
   int num_workers = 1;                                  ///< Slices that are made at a time.
   int max_in_flight = 0;                                ///< Slices that a trainer may have asked for; 0: num_workers + 1.
-  int max_connections = 64;                             ///< One more is refused.
+  int max_connections = 64;                             ///< That have said their hello; one more is refused.
   std::chrono::milliseconds handshake_timeout{10'000};  ///< From accepting a connection to the trainer's hello.
   std::chrono::milliseconds send_timeout{60'000};       ///< Without a byte that the trainer took.
   std::chrono::milliseconds word_interval{5'000};       ///< Between two words to a trainer that its slices are worked on.

@@ -1,5 +1,6 @@
 #include "darkroom/feed/row_group_reader.h"
 
+#include <arrow/api.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -14,11 +15,13 @@
 #include "small_datasets.h"
 #include "support/forwarding_files.h"
 #include "support/image_containers.h"
+#include "support/put_shard.h"
 #include "support/temporary_folder.h"
 
 namespace darkroom {
 namespace {
 
+using testing::AllOf;
 using testing::HasSubstr;
 
 TEST(RowGroupReader, a_part_that_moved_aside_for_its_next_generation_is_read_there) {
@@ -265,6 +268,27 @@ TEST(RowGroupReader, what_changed_since_the_run_began_is_told) {
     EXPECT_EQ(status.code(), StatusCode::kCorruptData) << container << status.to_string();
     EXPECT_THAT(status.message(), HasSubstr("changed since the run began"));
   }
+}
+
+TEST(RowGroupReader, a_parquet_file_with_as_many_other_rows_is_told) {
+  const TemporaryFolder folder;
+  const auto write_rows = [&](int64_t first) {
+    arrow::Int64Builder numbers;
+    ASSERT_TRUE(numbers.AppendValues({first, first + 1, first + 2}).ok());
+    const auto schema = arrow::schema({arrow::field("image", arrow::int64())});
+    const auto batch = arrow::RecordBatch::Make(schema, 3, {*numbers.Finish()});
+    std::filesystem::remove_all(folder.path("data"));
+    ASSERT_TRUE(put_shard(local_files(), folder.path("data"), "rows.parquet", *batch).is_ok());
+  };
+  write_rows(0);
+  const DatasetFiles files = find_local_image_dataset(folder.path("data")).value();
+  const DatasetIndex index = DatasetIndex::of_images(files, 1).value();
+  write_rows(0);  // The same ones.
+  EXPECT_TRUE(RowGroupReader::create(files, index)->locate(1).is_ok());
+  write_rows(7);
+  const Status status = RowGroupReader::create(files, index)->locate(1).status();
+  EXPECT_EQ(status.code(), StatusCode::kCorruptData);
+  EXPECT_THAT(status.message(), AllOf(HasSubstr("changed since the run began"), HasSubstr("rows.parquet")));
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <condition_variable>
+#include <list>
 #include <mutex>
 #include <stdexcept>
 
@@ -203,12 +204,32 @@ TEST(slice_server, a_connection_more_than_may_be_is_told_so) {
   RawTrainer first(*server);
   ASSERT_EQ(first.greet().type, FrameType::kWelcome);
   RawTrainer second(*server);
-  EXPECT_EQ(second.receive().type, FrameType::kChallenge);
-  const Frame refusal = second.receive();
+  const Frame refusal = second.greet();
   EXPECT_EQ(refusal.type, FrameType::kRefusal);
   EXPECT_THAT(refusal.body, HasSubstr("unavailable"));
+  EXPECT_EQ(second.receive().type, FrameType{0});
   first.send_frame(FrameType::kRequest, RawTrainer::request(1, {5}));
   EXPECT_EQ(first.receive().type, FrameType::kSlice);
+}
+
+TEST(slice_server, whoever_says_nothing_keeps_no_trainer_out) {
+  SliceServerOptions options = slice_server_options();
+  options.max_connections = 1;
+  options.handshake_timeout = kFarAway;
+  const auto server = start_server(options);
+  RawTrainer silent(*server);
+  EXPECT_EQ(silent.receive().type, FrameType::kChallenge);
+  RawTrainer trainer(*server);
+  EXPECT_EQ(trainer.greet().type, FrameType::kWelcome);
+  // Of many that are silent the oldest goes, and no trainer.
+  std::list<RawTrainer> others;
+  for (int i = 0; i < 64; ++i) {
+    EXPECT_EQ(others.emplace_back(*server).receive().type, FrameType::kChallenge);
+  }
+  EXPECT_EQ(silent.receive().type, FrameType{0});
+  trainer.send_frame(FrameType::kRequest, RawTrainer::request(1, {5}));
+  EXPECT_EQ(trainer.receive().type, FrameType::kSlice);
+  EXPECT_EQ(RawTrainer(*server).greet().type, FrameType::kRefusal);
 }
 
 TEST(slice_server, whoever_does_not_greet_in_time_is_put_out) {

@@ -9,6 +9,7 @@
 #include <cstring>
 #include <utility>
 
+#include "darkroom/core/version.h"
 #include "darkroom/process/arrived_batch.h"
 #include "darkroom/tables/arrow_files.h"
 #include "darkroom/tables/tensor_column.h"
@@ -107,10 +108,12 @@ SliceForm form_of(const RowEncoder& encoder) {
 nlohmann::json slice_facts(const DatasetIndex& index, const RowEncoder& encoder) {
   const RowEncoderOptions& options = encoder.options();
   const FrozenModels& models = encoder.models();
-  return {{"dataset (index hash)", index.hash()},
+  return {{"version", kVersion},
+          {"dataset (index hash)", index.hash()},
           {"rows of the dataset", index.num_rows()},
           {"VAE (fingerprint)", models.vae_fingerprint},
           {"text encoder (fingerprint)", models.text_encoder_fingerprint},
+          {"tokenizer (fingerprint)", models.tokenizer->fingerprint()},
           {"tokenizer dialect", tokenizer_dialect_name(models.tokenizer->dialect())},
           {"resolution", options.transform.resolution},
           {"resize", filter_name(options.transform.filter)},

@@ -3,11 +3,15 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <filesystem>
+
+#include "darkroom/core/version.h"
 #include "darkroom/encode/encoder_service.h"
 #include "darkroom/encode/online_source.h"
 #include "encode/slice_columns.h"
 #include "process_fixture.h"
 #include "support/packed_stream.h"
+#include "support/source_path.h"
 
 namespace darkroom {
 namespace {
@@ -157,6 +161,33 @@ TEST_F(RemoteSourceTest, an_encoder_with_other_settings_is_refused_with_both_val
   const auto service_3 = start(options);
   EXPECT_THAT(RemoteSource::open(dataset_, index_, *encoder(), source_options(service_3->address().to_string())).status().message(),
               HasSubstr("dataset (index hash)"));
+}
+
+TEST_F(RemoteSourceTest, an_encoder_with_another_tokenizer_is_refused) {
+  const std::string other = folder_.path("other");
+  for (const char* part : {"vae", "text_encoder"}) {
+    std::filesystem::create_directories(other);
+    std::filesystem::copy(models_->path(part), other + "/" + part, std::filesystem::copy_options::recursive);
+  }
+  const std::string shipped = source_path("models/tiny/tokenizer/");
+  std::filesystem::create_directories(other + "/tokenizer");
+  for (const char* name : {"vocab.json", "tokenizer_config.json", "special_tokens_map.json"}) {
+    std::filesystem::copy(shipped + name, other + "/tokenizer/" + name);
+  }
+  std::string merges = *read_file(local_files(), shipped + "merges.txt");
+  const size_t first = merges.find('\n') + 1, second = merges.find('\n', first) + 1, third = merges.find('\n', second) + 1;
+  merges = merges.substr(0, first) + merges.substr(second, third - second) + merges.substr(first, second - first) + merges.substr(third);
+  ASSERT_TRUE(write_file_atomic(local_files(), other + "/tokenizer/merges.txt", merges).is_ok());
+  EncoderServiceOptions options = service_options();
+  options.process.model = other;
+  const auto service = start(options);
+  const Status status = RemoteSource::open(dataset_, index_, *encoder(), source_options(service->address().to_string())).status();
+  EXPECT_EQ(status.code(), StatusCode::kFailedPrecondition);
+  EXPECT_THAT(status.message(), HasSubstr("tokenizer (fingerprint)"));
+}
+
+TEST_F(RemoteSourceTest, what_must_be_alike_has_the_version_of_the_program) {
+  EXPECT_EQ(slice_facts(index_, *encoder())["version"], kVersion);
 }
 
 TEST_F(RemoteSourceTest, a_service_beyond_loopback_wants_a_token) {

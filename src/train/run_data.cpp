@@ -91,6 +91,7 @@ Result<PicturesToEncode> open_to_encode(StoreSet& stores, const Recipe& recipe, 
   DARKROOM_RETURN_IF_ERROR(check_shape("text states", encoder->states_shape(), shapes.states));
   data.vae_fingerprint = frozen->vae_fingerprint;
   data.text_encoder_fingerprint = frozen->text_encoder_fingerprint;
+  data.tokenizer_fingerprint = frozen->tokenizer->fingerprint();
   data.tokenizer_dialect = tokenizer_dialect_name(frozen->tokenizer->dialect());
   if (recipe.objective.caption_dropout > 0) {
     at::set_num_threads(1);  // As process does: threads are part of the bits.

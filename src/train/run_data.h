@@ -35,6 +35,7 @@ struct RunData {
   torch::Tensor empty_states_tw;   ///< Undefined without caption dropout.
   std::string vae_fingerprint;     ///< Of the VAE that made the latents; empty: unknown.
   std::string text_encoder_fingerprint;
+  std::string tokenizer_fingerprint;  ///< Of pictures that are encoded on the way; else empty.
   std::string tokenizer_dialect;
   Status unfit;  ///< Why no run is begun on them. One that has begun goes on: it is told of.
   Status doubt;  ///< What is told of, whether it begins or goes on.

@@ -551,6 +551,7 @@ Result<nlohmann::json> TrainingRun::part_inputs() const {
                         {"config.json of the " + part_->component(), parse_json(config).dump()},
                         {"VAE (fingerprint)", data_.vae_fingerprint},
                         {"text encoder (fingerprint)", data_.text_encoder_fingerprint},
+                        {"tokenizer (fingerprint)", data_.tokenizer_fingerprint},
                         {"tokenizer dialect", data_.tokenizer_dialect}};
 }
 

@@ -124,6 +124,9 @@ CheckpointRecord TrainingRun::record() const {
   if (!data_.text_encoder_fingerprint.empty()) {
     record.frozen_fingerprints["text_encoder"] = data_.text_encoder_fingerprint;
   }
+  if (!data_.tokenizer_fingerprint.empty()) {
+    record.frozen_fingerprints["tokenizer"] = data_.tokenizer_fingerprint;
+  }
   record.tokenizer_dialect = data_.tokenizer_dialect;
   return record;
 }

@@ -27,7 +27,7 @@ help) read line; echo '{"exit_code": 0, "given": {}}' ;;
 *) cd %s; trap 'sleep 0.2; touch given-back; exit 143' TERM; touch begun; while :; do sleep 0.05; done ;;
 esac
 """
-# Stands for a search: the first signal ends it in order, which takes a while, a second one at once (apps/darkroom/main.cpp).
+# Stands for a search with a launcher: the first signal ends it in order, which takes a while, a second one is nothing (verb_tune.cpp).
 SEARCH = """#!/bin/sh
 case "$1" in
 --version) echo darkroom 0 ;;

@@ -201,8 +201,7 @@ Status write_summary(const std::string& path, nlohmann::json summary) {
 
 // When stderr takes nothing, there is nobody left to tell; the exit code still says it.
 int fail(const std::string& text, int exit_code) {
-  const std::string line =
-      (may_color(STDERR_FILENO) ? "\x1b[1;31merror:\x1b[0m " : "error: ") + printable_lines(without_uri_secrets(text)) + "\n";
+  const std::string line = (may_color(STDERR_FILENO) ? "\x1b[1;31merror:\x1b[0m " : "error: ") + printable_message(text) + "\n";
   static_cast<void>(std::fwrite(line.data(), 1, line.size(), stderr));
   return exit_code;
 }

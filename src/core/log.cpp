@@ -13,7 +13,6 @@
 #include <vector>
 
 #include "darkroom/core/printable.h"
-#include "darkroom/core/shown_uri.h"
 #include "darkroom/core/verbosity.h"
 
 namespace darkroom {
@@ -152,9 +151,6 @@ BottomLines& bottom_lines() {
   return lines;
 }
 
-// What others wrote must not steer the terminal.
-std::string shown(std::string_view message) { return printable_lines(without_uri_secrets(message)); }
-
 // In one piece, so that the terminal shows no state between.
 void write_line(std::string_view line) {
   const std::lock_guard lock(terminal_mutex());
@@ -188,10 +184,10 @@ void log_line(LogLevel level, std::string_view message) {
   if (level == LogLevel::kInfo && verbosity() == Verbosity::kQuiet) {
     return;
   }
-  write_line(fmt::format("{} {}{}\n", timestamp(), mark(level), shown(message)));
+  write_line(fmt::format("{} {}{}\n", timestamp(), mark(level), printable_message(message)));
 }
 
-void log_detail_line(std::string_view message) { write_line(fmt::format("{} {}\n", timestamp(), shown(message))); }
+void log_detail_line(std::string_view message) { write_line(fmt::format("{} {}\n", timestamp(), printable_message(message))); }
 
 void show_progress(std::string_view text) {
   if (!stderr_is_terminal() || verbosity() == Verbosity::kQuiet) {

@@ -1,5 +1,6 @@
 #include "darkroom/core/printable.h"
 
+#include "darkroom/core/shown_uri.h"
 #include "darkroom/core/utf8.h"
 
 namespace darkroom {
@@ -17,6 +18,6 @@ std::string without_controls(std::string_view text, std::u32string_view kept) {
 }  // namespace
 
 std::string printable(std::string_view text) { return without_controls(text, U""); }
-std::string printable_lines(std::string_view text) { return without_controls(text, U"\n\t"); }
+std::string printable_message(std::string_view message) { return without_controls(without_uri_secrets(message), U"\n\t"); }
 
 }  // namespace darkroom

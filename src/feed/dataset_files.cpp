@@ -1,10 +1,10 @@
 #include "darkroom/feed/dataset_files.h"
-#include "darkroom/files/local_path.h"
 
 #include <algorithm>
 #include <set>
 #include <utility>
 
+#include "darkroom/files/local_path.h"
 #include "darkroom/files/paths.h"
 #include "darkroom/files/posix_store.h"
 #include "darkroom/stores/input_listing.h"

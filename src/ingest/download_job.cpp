@@ -135,9 +135,8 @@ Result<std::unique_ptr<ScratchFiles>> open_scratch(const DownloadOptions& option
 void tell_malformed(const MalformedRows& rows) {
   if (rows.count > 0) {
     log_warning(
-        "download: {} rows of the tables are malformed (cut, another number of fields than the first row's, or no JSON object), the first "
-        "of "
-        "{}; they count as bad_url",
+        "download: {} rows of the tables are malformed (cut, another number of fields than the first row's, or no JSON object); they count "
+        "as bad_url; the first is of {}",
         rows.count, shown_uri(rows.first_table));
   }
 }

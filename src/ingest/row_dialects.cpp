@@ -8,6 +8,7 @@
 #include <span>
 
 #include "darkroom/tables/bytes_column.h"
+#include "darkroom/tables/input_name.h"
 
 namespace darkroom {
 namespace {
@@ -62,14 +63,7 @@ std::string output_name(const std::string& name, const std::vector<std::string>&
   const auto is_own = [](const std::string& candidate) {
     return std::find(kOwnNames.begin(), kOwnNames.end(), lower_case(candidate)) != kOwnNames.end();
   };
-  if (!is_own(name)) {
-    return name;
-  }
-  std::string renamed = "input_" + name;
-  while (std::find(input_names.begin(), input_names.end(), renamed) != input_names.end()) {
-    renamed = "input_" + renamed;
-  }
-  return renamed;
+  return is_own(name) ? input_name(name, input_names) : name;
 }
 
 }  // namespace

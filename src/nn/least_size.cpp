@@ -64,11 +64,7 @@ LeastSize least_size(const UNetConfig& config) {
 }
 
 Status check_fits(const LeastSize& least, const WeightFiles& weights, const std::string& source) {
-  int64_t num_stored = 0;
-  for (const auto& [name, file] : weights.tensors()) {
-    DARKROOM_ASSIGN_OR_RETURN(const TensorSpec spec, file->spec(name));
-    num_stored += c10::multiply_integers(spec.shape);
-  }
+  DARKROOM_ASSIGN_OR_RETURN(const int64_t num_stored, weights.count_elements());
   if (least.tensors <= static_cast<double>(weights.tensors().size()) && least.parameters <= static_cast<double>(num_stored)) {
     return Status::ok();
   }

@@ -54,19 +54,6 @@ WeightNaming text_naming() {
           .is_foreign = [](const std::string& stored) { return stored.ends_with("embeddings.position_ids"); }};
 }
 
-/// Of the tensors that `counts` takes by their names.
-template <typename Counts>
-Result<int64_t> count_elements(const WeightFiles& weights, const Counts& counts) {
-  int64_t num_elements = 0;
-  for (const auto& [name, file] : weights.tensors()) {
-    if (counts(name)) {
-      DARKROOM_ASSIGN_OR_RETURN(const TensorSpec spec, file->spec(name));
-      num_elements += c10::multiply_integers(spec.shape);
-    }
-  }
-  return num_elements;
-}
-
 template <typename Model, typename Config>
 Result<Model> load_component(const std::string& folder, const std::string& stem, const WeightNaming& naming) {
   const std::string config_path = join_path(folder, "config.json");
@@ -111,7 +98,7 @@ WeightNaming original_text_names(const ClipTextConfig& config, const WeightFiles
 
 Result<int64_t> count_elements(const Result<StoredComponent>& component) {
   DARKROOM_RETURN_IF_ERROR(component.status());
-  return count_elements(component->weights, [&](const std::string& name) { return !component->naming.is_foreign(name); });
+  return component->weights.count_elements([&](const std::string& name) { return !component->naming.is_foreign(name); });
 }
 
 /// `read_config` and `name_all` are of the component in a single file.

@@ -87,4 +87,15 @@ Result<WeightFiles> WeightFiles::open(const std::string& folder, const std::stri
 
 std::string shape_json(at::IntArrayRef shape) { return nlohmann::json(shape.vec()).dump(); }
 
+Result<int64_t> WeightFiles::count_elements(const std::function<bool(const std::string& name)>& counts) const {
+  int64_t num_elements = 0;
+  for (const auto& [name, file] : tensors_) {
+    if (counts == nullptr || counts(name)) {
+      DARKROOM_ASSIGN_OR_RETURN(const TensorSpec spec, file->spec(name));
+      num_elements += c10::multiply_integers(spec.shape);
+    }
+  }
+  return num_elements;
+}
+
 }  // namespace darkroom

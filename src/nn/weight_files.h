@@ -2,6 +2,7 @@
 
 #include <torch/torch.h>
 
+#include <functional>
 #include <map>
 #include <memory>
 #include <string>
@@ -28,6 +29,9 @@ class WeightFiles {
 
   /// Opens one file with all its tensors. Errors: those of SafetensorsFile::open.
   static Result<WeightFiles> open_file(const std::string& path) { return open_files({path}); }
+
+  /// Numbers in all tensors whose names `counts` takes; null: in all. Errors: those of reading their shapes.
+  Result<int64_t> count_elements(const std::function<bool(const std::string& name)>& counts = {}) const;
 
   /// Stored names in byte order.
   const std::map<std::string, std::shared_ptr<SafetensorsFile>>& tensors() const { return tensors_; }

@@ -107,13 +107,11 @@ class DatasetCounter {
     return problem_reply(http_status::kNotFound, "no such dataset is served; serve --dataset URI names those that are");
   }
 
-  HttpReply given_up() const { return orders_.refusal(Status::cancelled("the server is shutting down, or the request was given up")); }
-
   // A store may be silent and a decoder slow: a stop answers for them.
   void answer_by(const std::stop_token& stop, const NamedDataset& named, const DatasetRowsQuestion& asked,
                  const HttpService::Answer& answer) const {
     ReadingDesk::answer_unless_stopped(
-        stop, answer, [&] { return read_or_refuse(named, asked, stop); }, [this] { return given_up(); });
+        stop, answer, [&] { return read_or_refuse(named, asked, stop); }, [this] { return orders_.given_up(); });
   }
 
   HttpReply read_or_refuse(const NamedDataset& named, const DatasetRowsQuestion& asked, const std::stop_token& stop) const {
@@ -138,7 +136,7 @@ class DatasetCounter {
     const Result<Json> rows = named.dataset->rows(asked, stop);
     const StatusCode code = rows.status().code();
     if (code == StatusCode::kInvalidArgument || code == StatusCode::kCancelled) {
-      return code == StatusCode::kCancelled ? given_up() : orders_.refusal(rows.status());
+      return code == StatusCode::kCancelled ? orders_.given_up() : orders_.refusal(rows.status());
     }
     if (!rows.is_ok()) {
       return unreadable(named, rows.status().message());

@@ -187,6 +187,8 @@ HttpReply PictureOrders::refusal(const Status& status) const {
   return reply;
 }
 
+HttpReply PictureOrders::given_up() const { return refusal(Status::cancelled("the server is shutting down, or the request was given up")); }
+
 HttpReply PictureOrders::refusal_of_request(const Status& status) const {
   return status.code() == StatusCode::kFailedPrecondition ? problem_reply(http_status::kNotAcceptable, status.message()) : refusal(status);
 }

@@ -99,6 +99,8 @@ class PictureOrders {
 
   /// The reply for a failure, with Retry-After where asking again makes sense.
   HttpReply refusal(const Status& status) const;
+  /// Of what is read at a desk, once a stop is asked for.
+  HttpReply given_up() const;
   /// The same for a failure of reading a request, of which kFailedPrecondition is 406: the form of reply that it asks for.
   HttpReply refusal_of_request(const Status& status) const;
   /// The same for a failure of ModelShelf: 507 where there is no memory, 409 where the model is there.

@@ -87,7 +87,7 @@ class RunRoutes {
       const RouteCall asked{.question = call.question, .parameters = call.parameters};
       const Status taken = desk_.post(call.gone, [this, &run = *run, reply, asked, answer = call.answer](const std::stop_token& stop) {
         ReadingDesk::answer_unless_stopped(
-            stop, answer, [&] { return read_safely([&] { return reply(run, asked); }); }, [this] { return given_up(); });
+            stop, answer, [&] { return read_safely([&] { return reply(run, asked); }); }, [this] { return orders_.given_up(); });
       });
       if (!taken.is_ok()) {
         call.answer(orders_.refusal(taken));
@@ -96,8 +96,6 @@ class RunRoutes {
   }
 
  private:
-  HttpReply given_up() const { return orders_.refusal(Status::cancelled("the server is shutting down, or the request was given up")); }
-
   static HttpReply read_safely(const std::function<HttpReply()>& read) {
     try {
       return read();

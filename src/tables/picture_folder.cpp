@@ -11,6 +11,7 @@
 #include "darkroom/files/paths.h"
 #include "darkroom/tables/arrow_files.h"
 #include "darkroom/tables/bytes_column.h"
+#include "darkroom/tables/input_name.h"
 #include "darkroom/tables/picture_inputs.h"
 #include "table_columns.h"
 #include "text_table.h"

@@ -14,7 +14,4 @@ namespace darkroom {
 /// two columns.
 Result<std::vector<int>> find_columns(const arrow::Schema& schema, const std::vector<std::string>& columns, const std::string& path);
 
-/// A column's name behind "input_", as many of them as make it none of `names`.
-std::string input_name(const std::string& name, const std::vector<std::string>& names);
-
 }  // namespace darkroom

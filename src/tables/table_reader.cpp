@@ -62,14 +62,6 @@ Result<std::vector<int>> find_columns(const arrow::Schema& schema, const std::ve
   return places;
 }
 
-std::string input_name(const std::string& name, const std::vector<std::string>& names) {
-  std::string renamed = "input_" + name;
-  while (std::ranges::find(names, renamed) != names.end()) {
-    renamed = "input_" + renamed;
-  }
-  return renamed;
-}
-
 Result<TableFormat> container_format(std::string_view path) {
   const ContainerKind kind = container_kind(path);
   if (path.ends_with('/')) {

@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "darkroom/tables/arrow_files.h"
+#include "darkroom/tables/input_name.h"
 #include "darkroom/tables/picture_inputs.h"
 #include "darkroom/tables/tar_samples.h"
 #include "json_row.h"

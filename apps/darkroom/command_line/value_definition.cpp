@@ -10,57 +10,54 @@
 namespace darkroom {
 namespace {
 
-Status check_not_empty(const std::string& value) { return value.empty() ? Status::invalid_argument("must not be empty") : Status::ok(); }
+/// What a flag keeps of a given value. The message of an error goes on after the flag's name.
+using Read = Result<std::string> (*)(const std::string&);
 
-// No file has such a name; a configuration file can hold one.
-Status check_path(const std::string& value) {
-  DARKROOM_RETURN_IF_ERROR(check_not_empty(value));
-  return value.find('\0') == std::string::npos ? Status::ok()
-                                               : Status::invalid_argument("must not hold the character NUL, got:", quote_value(value));
+Result<std::string> read_any(const std::string& value) { return value; }
+
+Result<std::string> read_text(const std::string& value) {
+  return value.empty() ? Result<std::string>(Status::invalid_argument("must not be empty")) : value;
 }
 
-using Check = Status (*)(const std::string&);
+// No file has a NUL in its name; a configuration file can hold one.
+Result<std::string> read_uri(const std::string& value) {
+  DARKROOM_RETURN_IF_ERROR(read_text(value).status());
+  return value.find('\0') == std::string::npos
+             ? value
+             : Result<std::string>(Status::invalid_argument("must not hold the character NUL, got:", quote_value(value)));
+}
 
-ValueDefinition one_text(std::string& target, std::string kind, std::string shown, std::string default_text, Check check) {
+// An address would be the path of a folder "s3:".
+Result<std::string> read_path(const std::string& value) {
+  DARKROOM_RETURN_IF_ERROR(read_uri(value).status());
+  return local_path(value);
+}
+
+ValueDefinition one_text(std::string& target, std::string kind, std::string shown, std::string default_text, Read read) {
   ValueDefinition definition{.kind = std::move(kind), .shown = std::move(shown)};
   definition.default_text = target.empty() ? std::move(default_text) : target;
-  definition.take = [target = &target, check](const std::vector<std::string>& values) {
-    DARKROOM_RETURN_IF_ERROR(check(values.back()));
-    *target = values.back();
+  definition.take = [target = &target, read](const std::vector<std::string>& values) -> Status {
+    DARKROOM_ASSIGN_OR_RETURN(*target, read(values.back()));
     return Status::ok();
   };
   return definition;
 }
 
-// Else an address would be the path of a folder "s3:".
-Status take_local(const std::string& value, std::string& target) {
-  DARKROOM_RETURN_IF_ERROR(check_path(value));
-  DARKROOM_ASSIGN_OR_RETURN(target, local_path(value));
-  return Status::ok();
-}
-
-ValueDefinition local(std::string& target, std::string kind, std::string shown, std::string default_text) {
-  ValueDefinition definition = one_text(target, std::move(kind), std::move(shown), std::move(default_text), check_path);
-  definition.take = [target = &target](const std::vector<std::string>& values) { return take_local(values.back(), *target); };
-  return definition;
-}
-
-ValueDefinition many_texts(std::vector<std::string>& target, std::string kind, std::string shown, Check check) {
+ValueDefinition many_texts(std::vector<std::string>& target, std::string kind, std::string shown, Read read) {
   ValueDefinition definition{.kind = std::move(kind), .shown = std::move(shown)};
   definition.default_text = fmt::format("{}", fmt::join(target, " "));
   definition.max_values = kManyValues;
   definition.is_repeatable = true;
-  definition.take = [target = &target, check](const std::vector<std::string>& values) {
-    for (const std::string& value : values) {
-      DARKROOM_RETURN_IF_ERROR(check(value));
+  definition.take = [target = &target, read](const std::vector<std::string>& values) -> Status {
+    std::vector<std::string> kept(values.size());
+    for (size_t i = 0; i < values.size(); ++i) {
+      DARKROOM_ASSIGN_OR_RETURN(kept[i], read(values[i]));
     }
-    *target = values;
+    *target = std::move(kept);
     return Status::ok();
   };
   return definition;
 }
-
-Status accept(const std::string&) { return Status::ok(); }
 
 ScalarValue<double> real(double& target, std::string kind, std::string shown, Result<double> (*parse)(std::string_view)) {
   return ScalarValue<double>(target, std::move(kind), std::move(shown), parse, [](double value) { return format_number(value); });
@@ -127,7 +124,7 @@ ValueDefinition choice(std::string& target, std::vector<std::string> names, std:
 }
 
 ValueDefinition text(std::string& target, std::string shown, std::string empty_name) {
-  ValueDefinition definition = one_text(target, "text", std::move(shown), empty_name, check_not_empty);
+  ValueDefinition definition = one_text(target, "text", std::move(shown), empty_name, read_text);
   if (!empty_name.empty()) {
     definition.words = {empty_name};
     definition.take = [take = definition.take, target = &target, empty_name](const std::vector<std::string>& values) {
@@ -146,38 +143,27 @@ ValueDefinition text_or_number(ValueDefinition definition) {
   return definition;
 }
 
-ValueDefinition free_text(std::string& target, std::string shown) { return one_text(target, "text", std::move(shown), "", accept); }
+ValueDefinition free_text(std::string& target, std::string shown) { return one_text(target, "text", std::move(shown), "", read_any); }
 
 ValueDefinition path(std::string& target, std::string shown, std::string default_text) {
-  return local(target, "path", std::move(shown), std::move(default_text));
+  return one_text(target, "path", std::move(shown), std::move(default_text), read_path);
 }
 ValueDefinition folder(std::string& target, std::string shown, std::string default_text) {
-  return local(target, "folder", std::move(shown), std::move(default_text));
+  return one_text(target, "folder", std::move(shown), std::move(default_text), read_path);
 }
 ValueDefinition uri(std::string& target, std::string shown, std::string default_text) {
-  return one_text(target, "uri", std::move(shown), std::move(default_text), check_path);
+  return one_text(target, "uri", std::move(shown), std::move(default_text), read_uri);
 }
 
 ValueDefinition texts(std::vector<std::string>& target, std::string shown) {
-  return many_texts(target, "text", std::move(shown), check_not_empty);
+  return many_texts(target, "text", std::move(shown), read_text);
 }
-ValueDefinition uris(std::vector<std::string>& target, std::string shown) {
-  return many_texts(target, "uri", std::move(shown), check_path);
-}
+ValueDefinition uris(std::vector<std::string>& target, std::string shown) { return many_texts(target, "uri", std::move(shown), read_uri); }
 ValueDefinition paths(std::vector<std::string>& target, std::string shown) {
-  ValueDefinition definition = many_texts(target, "path", std::move(shown), check_path);
-  definition.take = [target = &target](const std::vector<std::string>& values) {
-    std::vector<std::string> paths(values.size());
-    for (size_t i = 0; i < values.size(); ++i) {
-      DARKROOM_RETURN_IF_ERROR(take_local(values[i], paths[i]));
-    }
-    *target = std::move(paths);
-    return Status::ok();
-  };
-  return definition;
+  return many_texts(target, "path", std::move(shown), read_path);
 }
 ValueDefinition free_texts(std::vector<std::string>& target, std::string shown) {
-  return many_texts(target, "text", std::move(shown), accept);
+  return many_texts(target, "text", std::move(shown), read_any);
 }
 ValueDefinition repeated_texts(std::vector<std::string>& target, std::string shown) {
   ValueDefinition definition = texts(target, std::move(shown));
@@ -229,7 +215,8 @@ ValueDefinition number_and_path(int& number, std::string& path, std::string show
   definition.max_values = 2;
   definition.take = [number = &number, path = &path](const std::vector<std::string>& values) -> Status {
     DARKROOM_RETURN_IF_ERROR(ValueDefinition(count(*number).least(1).most(9999)).take({values.at(0)}));
-    return take_local(values.at(1), *path);
+    DARKROOM_ASSIGN_OR_RETURN(*path, read_path(values.at(1)));
+    return Status::ok();
   };
   return definition;
 }

@@ -9,10 +9,10 @@
 
 #include "darkroom/core/check.h"
 #include "darkroom/core/nested_text.h"
+#include "darkroom/files/local_path.h"
 #include "darkroom/files/memory_files.h"
 #include "darkroom/prompts/picture_jobs.h"
 #include "darkroom/prompts/prompt_template.h"
-#include "darkroom/stores/stores.h"
 #include "darkroom/tables/table_reader.h"
 #include "darkroom/tables/where.h"
 #include "darkroom/text/clip_tokenizer.h"

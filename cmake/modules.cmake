@@ -73,3 +73,12 @@ function(darkroom_unit_test module)
   add_test(NAME ${module} COMMAND ${module}_test)
   set_tests_properties(${module} PROPERTIES LABELS unit ENVIRONMENT "DARKROOM_SOURCE_DIR=${CMAKE_SOURCE_DIR}")
 endfunction()
+
+# darkroom_helper(NAME SOURCE LIBRARY...): a program that only a script of tests/acceptance, tools/parity or benchmarks starts. The scripts build
+# theirs by name; the target `helpers` is all of them.
+add_custom_target(helpers)
+function(darkroom_helper name source)
+  add_executable(${name} EXCLUDE_FROM_ALL ${source})
+  target_link_libraries(${name} PRIVATE ${ARGN})
+  add_dependencies(helpers ${name})
+endfunction()

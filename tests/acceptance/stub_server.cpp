@@ -68,7 +68,7 @@ class FixedTimeEngine final : public StepEngine {
 
   Image preview(const EnginePicture& /*picture*/) override { return Image::filled(kMaxPreviewSide / 8, kMaxPreviewSide / 8, 3); }
 
-  Image finish(const EnginePicture& picture) override {
+  Result<Image> finish(const EnginePicture& picture) override {
     const auto& work = static_cast<const Picture&>(picture);
     Image image = Image::filled(work.width, work.height, 3, static_cast<uint8_t>(work.seed));
     uint8_t* byte = image.row(0);

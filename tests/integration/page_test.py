@@ -1604,12 +1604,13 @@ def a_new_user_of_the_demo_has_a_picture_by_a_click_and_sweeps_and_compares_the_
             tab.value("document.activeElement.blur()")
             tab.press("1")
             tab.wait_for(f"{num_of('#vote-next')} === 1")
-            drawn = """[...document.querySelectorAll('#vote-pair img.whole')].map((image) => {
+            drawn = """Promise.all([...document.querySelectorAll('#vote-pair img.whole')].map(async (image) => {
+              await image.decode();
               const canvas = document.createElement('canvas');
               [canvas.width, canvas.height] = [image.naturalWidth, image.naturalHeight];
               canvas.getContext('2d').drawImage(image, 0, 0);
               return canvas.toDataURL().split(',')[1];
-            })"""
+            }))"""
             names = tab.value("[...document.querySelectorAll('.which')].map((one) => one.textContent)")
             shown = dict(zip(names, (pixels(base64.b64decode(one)) for one in tab.value(drawn)), strict=True))
             for side, name in (("A", "tiny"), ("B", "trained")):

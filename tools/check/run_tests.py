@@ -61,8 +61,8 @@ def expected_scripts() -> list[pathlib.Path]:
 
 
 def build_command(preset: str) -> list:
-    extension = ["python"] if preset == "release" and (ROOT / "python" / "CMakeLists.txt").exists() else []  # No part of `all`.
-    targets = expected_programs(preset) if preset in SANITIZERS else ["all", *extension]
+    others = ["helpers", *(["python"] if (ROOT / "python" / "CMakeLists.txt").exists() else [])] if preset == "release" else []  # No part of `all`.
+    targets = expected_programs(preset) if preset in SANITIZERS else ["all", *others]
     return [ROOT / "tools" / "build" / "build.sh", preset, *targets]
 
 

@@ -308,10 +308,15 @@ TEST(slice_fleet, waiting_ends_on_request) {
   const uint64_t slice = fleet->ask({2});
   EXPECT_EQ(fleet->take(slice).status().code(), StatusCode::kCancelled);
 
-  const auto other = start_server();
+  std::promise<void> stopped;
+  const auto other = start_server(slice_server_options(), [end = stopped.get_future().share()](int worker, std::span<const int64_t> rows) {
+    end.wait();  // A slice that is there would be given.
+    return rows_as_text(worker, rows);
+  });
   const auto second = open_fleet(fleet_options(address_of(*other)));
   second->stop_waiting();
   EXPECT_EQ(second->take(second->ask({1})).status().code(), StatusCode::kCancelled);
+  stopped.set_value();
 }
 
 TEST(slice_fleet, counts_what_encoders_did_and_how_long_they_were_idle) {

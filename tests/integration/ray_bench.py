@@ -174,6 +174,17 @@ def programs(*words) -> list[int]:
     return [pid for pid in found if parent_of(pid) not in found]  # A child looks like its parent until it runs its own program.
 
 
+def described(pid: int) -> str:
+    """A process as somebody wants to see it who asks why it is still there, and its parent."""
+    lines = []
+    for one in (pid, parent_of(pid)):
+        with contextlib.suppress(OSError):
+            folder = pathlib.Path("/proc", str(one))
+            status = dict(line.split(":\t", 1) for line in (folder / "status").read_text().splitlines() if ":\t" in line)
+            lines.append(f"{one} ({status['State']}, parent {status['PPid']}): {(folder / 'cmdline').read_bytes().decode(errors='replace').replace(chr(0), ' ')[:300]}")
+    return "; its parent ".join(lines)
+
+
 def kill(pid: int) -> bool:
     """Whether it was there."""
     if pid <= 1:

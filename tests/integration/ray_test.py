@@ -16,7 +16,7 @@ import time
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from ray_bench import PATIENCE, cluster_of_script, hold, kill, parent_of, parts_in, programs
+from ray_bench import PATIENCE, cluster_of_script, described, hold, kill, parent_of, parts_in, programs
 from workbench import LoopbackWeb, Workbench, digests, main, numbers_at, read_losses, require, run
 
 NUM_PICTURES = 96
@@ -152,8 +152,8 @@ def process_has_the_bytes_of_the_single_program_after_kills_of_program_actor_and
     # Those that were killed may have written none of theirs.
     require(traces and not pathlib.Path(bench.path("spans.jsonl")).exists(), "programs without a trace of their own", traces)
     end = time.monotonic() + PATIENCE
-    while {third, fourth} & set(programs("process", output)):  # The node's workers end when they miss it, which may be after the job.
-        require(time.monotonic() < end, "programs outlive their node")
+    while left := {third, fourth} & set(programs("process", output)):  # The node's workers end when they miss it, which may be after the job.
+        require(time.monotonic() < end, "programs outlive their node", [described(pid) for pid in left], "held were", first, third, fourth)
         time.sleep(0.02)
 
 

@@ -133,7 +133,7 @@ sizes_of() {
 }
 
 # What `make test` leaves on the disk of the checkout, in megabytes; measured on 2026-11-27, each with the compiler, clang 14 or g++ 12, that leaves more.
-readonly test_megabytes='build/release 1150 build/asan-ubsan 2950 build/tsan 1000 .venv 1500 .venv-ray 700 build/acceptance 300'
+readonly test_megabytes='build/release 1150 build/asan-ubsan 2950 build/tsan 1000 .venv 1500 .venv-ray 700 .venv-notebooks 150 build/acceptance 300'
 
 # Refuses before hours of compiling what the disk has no room for. A part that is there, even in part, needs that much less.
 check_room() { # check_room FOLDER MEGABYTES...
@@ -231,12 +231,13 @@ fi
 if [ "$kind" = notebooks ]; then
   install_environment .venv-notebooks requirements/notebooks.txt
 fi
-# `make test` runs the cluster's tests where this can be installed, and says so where it cannot.
 if [ "$kind" = ray ]; then
   install_environment .venv-ray requirements/ray.txt
 fi
+# `make test` runs the tests of these where they can be installed, and says so where they cannot.
 if [ "$kind" = test ]; then
   (install_environment .venv-ray requirements/ray.txt) || say "Ray could not be installed; the tests of darkroom-ray will be skipped"
+  (install_environment .venv-notebooks requirements/notebooks.txt) || say "the notebooks' kernel could not be installed; they will not be run"
 fi
 if [ "$kind" = cuda ]; then
   install_environment .venv-cuda requirements/cuda.txt

@@ -20,6 +20,7 @@ import os
 import pathlib
 import signal
 import sys
+import threading
 
 KINDS = tuple(sys.argv[2:]) or ("cpu", "encoder", "trainer")
 STORE_BYTES = int(os.environ.get("DARKROOM_TEST_STORE_BYTES", 80 << 20))  # Of each node.
@@ -103,6 +104,8 @@ def process_of(node, name: str) -> int:
 
 
 def raylet_of(node) -> int:
+    """It is waited for, as `ray start --block` does: to Ray's workers a dead raylet that nobody has waited for is alive, and they stay with it."""
+    threading.Thread(target=node.all_processes["raylet"][0].process.wait, daemon=True).start()
     return process_of(node, "raylet")
 
 

@@ -150,7 +150,7 @@ void add_prompt_flags(VerbDefinition& verb, CompareFlags& flags) {
   verb.group("What both paint");
   verb.flag("--prompts-file", value::path(flags.job.prompts_file, "FILE"), "one prompt a line, each once").required_unless("--votes");
   verb.flag("--seeds", value::count(flags.job.num_seeds).least(1).most(100), "pictures per prompt and model");
-  verb.flag("--seed", value::count(flags.job.seed), "picture j of every prompt uses seed + j; also of the statistics");
+  verb.flag("--seed", value::count(flags.job.seed), "picture j of prompt i uses seed + i x seeds + j; also of the statistics");
   verb.flag("--negative", value::free_text(flags.job.request.negative, "TEXT"), "what guidance leads away from");
   verb.flag("--size", value::picture_size(flags.job.request.width, flags.job.request.height), "of the pictures");
   add_reading_flags(verb, flags.job.request.reading);

@@ -18,7 +18,7 @@ using Json = nlohmann::json;
 
 constexpr const char* kRecordFile = "comparison.json";
 constexpr const char* kRecordFormat = "darkroom comparison";
-constexpr int kRecordVersion = 1;
+constexpr int kRecordVersion = 2;
 
 Json side_settings(const CompareSide& side) { return {{"model", side.model}, {"weights", side.weights}, {"identity", side.identity}}; }
 

@@ -30,6 +30,8 @@ struct CompareRecord {
   size_t num_prompts() const { return settings.at("prompts").size(); }
   uint64_t seed() const { return settings.at("seed").get<uint64_t>(); }
   size_t num_seeds() const { return settings.at("seeds").get<size_t>(); }
+  /// Of a prompt's picture. No two prompts share noise: what one noise does to all pictures would be taken for what the models do.
+  uint64_t seed_of(size_t prompt, size_t picture) const { return seed() + prompt * num_seeds() + picture; }
   /// Names the comparison: 16 hex digits of the settings' digest.
   std::string id() const;
 };
@@ -40,7 +42,7 @@ inline constexpr Side kSides[] = {Side::kA, Side::kB};
 constexpr const char* side_folder(Side side) { return side == Side::kA ? "a" : "b"; }
 constexpr const char* side_name(Side side) { return side == Side::kA ? "A" : "B"; }
 
-/// pictures/a/00012-03.png: of prompt 12 from the fourth seed. Of a reference: pictures/reference/00012.png.
+/// pictures/a/00012-03.png: of prompt 12 from its fourth seed. Of a reference: pictures/reference/00012.png.
 std::string picture_path(const std::string& output, Side side, size_t prompt, size_t seed);
 std::string reference_path(const std::string& output, size_t prompt);
 

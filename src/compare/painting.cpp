@@ -108,7 +108,7 @@ class SidePainter {
     request.height = record_.shared.height;
     for (const PicturePlace& place : places) {
       request.prompts.push_back(prompts_[place.prompt]);
-      request.seeds.push_back(record_.seed() + place.seed);
+      request.seeds.push_back(record_.seed_of(place.prompt, place.seed));
     }
     return request;
   }

@@ -161,7 +161,7 @@ std::string gallery_html(const std::vector<ShownPrompt>& prompts, const Json& re
     return {};
   }
   std::string html =
-      "<h2>Pictures</h2><p class=\"dim\">The first seed of the first prompts; all pictures lie in pictures/.</p><div class=\"sheets\">";
+      "<h2>Pictures</h2><p class=\"dim\">The first picture of the first prompts; all pictures lie in pictures/.</p><div class=\"sheets\">";
   for (size_t i = 0; i < prompts.size(); ++i) {
     html += "<figure><div class=\"pics\">";
     html += prompts[i].reference.pixels.empty() ? "" : figure(prompts[i].reference, "reference");
@@ -252,7 +252,7 @@ Image draw_compare_sheet(const std::vector<ShownPrompt>& prompts, const CompareR
   }
   for (size_t seed = 0; seed < std::min(record.num_seeds(), kSheetSeeds); ++seed) {
     for (const Side side : kSides) {
-      options.column_titles.push_back(fmt::format("{}, seed {}", side_name(side), record.seed() + seed));
+      options.column_titles.push_back(record.num_seeds() == 1 ? side_name(side) : fmt::format("{}, picture {}", side_name(side), seed + 1));
     }
   }
   std::vector<std::vector<ContactSheetCell>> rows;

@@ -60,6 +60,11 @@ def checkpoint(trials: Trials, step: int) -> pathlib.Path:
     return WORK / f"run-{steps(trials)[1]}" / "checkpoints" / f"step-{step:08}"
 
 
+def seed_of(pair: int, noise: int) -> int:
+    """The first of a comparison's seeds, one a prompt: no two comparisons share any."""
+    return 100_000 * noise + PROMPTS_A_PAIR * pair
+
+
 def compare(trials: Trials, a: pathlib.Path, b: pathlib.Path, pair: int, name: str, seed: int) -> pathlib.Path:
     """The comparison of a pair, on prompts that no other pair has; its folder."""
     output = WORK / f"{'full' if trials.is_full else 'short'}-{name}-{pair}"
@@ -81,7 +86,7 @@ def the_later_checkpoint_is_preferred(trials: Trials) -> None:
     for pair in range(pairs(trials)):
         # The later one is A in every other pair.
         sides = (late, early) if pair % 2 == 0 else (early, late)
-        verdict = trials.trial(f"pair {pair}", lambda: verdict_of(compare(trials, *sides, pair, "far", 1000 + pair)))
+        verdict = trials.trial(f"pair {pair}", lambda: verdict_of(compare(trials, *sides, pair, "far", seed_of(pair, 0))))
         preferred.append(verdict["preferred"] == ("A" if pair % 2 == 0 else "B"))
         trials.figures.update(pairs=len(preferred), later_preferred=sum(preferred))
     require(sum(preferred) >= WANTED * len(preferred), "the later one is preferred in", sum(preferred), "of", len(preferred))
@@ -90,11 +95,11 @@ def the_later_checkpoint_is_preferred(trials: Trials) -> None:
 def painted_twice(trials: Trials, pair: int) -> dict:
     """One checkpoint on both sides, B's pictures from other noise: they are painted in a folder of their own and laid into the first one."""
     late = checkpoint(trials, steps(trials)[1])
-    output = compare(trials, late, late, pair, "equal", 5000 + pair)
-    other = compare(trials, late, late, pair, "other-noise", 9000 + pair)
+    output = compare(trials, late, late, pair, "equal", seed_of(pair, 1))
+    other = compare(trials, late, late, pair, "other-noise", seed_of(pair, 2))
     for picture in (other / "pictures" / "b").iterdir():
         shutil.copyfile(picture, output / "pictures" / "b" / picture.name)
-    return verdict_of(compare(trials, late, late, pair, "equal", 5000 + pair))
+    return verdict_of(compare(trials, late, late, pair, "equal", seed_of(pair, 1)))
 
 
 def a_model_is_not_told_from_itself(trials: Trials) -> None:

@@ -29,8 +29,8 @@ struct CompareJob {
   CompareSide b = {};
   std::string prompts_file = {};  ///< One prompt a line, each once.
   std::string output = {};        ///< Folder of the comparison: new, empty, or one of these very settings.
-  int num_seeds = 1;              ///< Pictures of a prompt and model, from the seeds seed, seed + 1, ...
-  uint64_t seed = 0;              ///< Also of all resampling and of the vote's order.
+  int num_seeds = 1;              ///< Pictures of a prompt and model.
+  uint64_t seed = 0;              ///< Picture j of prompt i has seed + i x num_seeds + j. Also of all resampling and of the vote's order.
   /// The settings of both; the job fills in prompts and seeds. A picture is a batch of its own (see SampleJob).
   PaintRequest request = SampleJob().request;
   int workers = 0;                        ///< See SampleJob; changes no bit.

@@ -42,8 +42,8 @@ BootstrapOutcome bootstrap(size_t num_prompts, const ResampledDifference& differ
 
 /// p-value of the two-sided randomisation test: where A and B paint alike, exchanging them within a prompt changes nothing, so the observed
 /// difference is one of the many that exchanges at random make. (1 + number of those that are at least as far from 0) / (1 + number of
-/// resamples), which holds its error rate for any number of prompts and any distribution. Draws with (seed, kSelect, epoch r,
-/// "compare/swaps"). REQUIRES: as above.
+/// resamples), which holds its error rate for any number of prompts and any distribution, as long as prompts share nothing that favours a
+/// model, as one noise for all may. Draws with (seed, kSelect, epoch r, "compare/swaps"). REQUIRES: as above.
 double randomisation_p(size_t num_prompts, const SwappedDifference& difference, const ResamplingOptions& options);
 
 /// Mean of differences[i] with weights counts[i], or with the sign turned where swapped[i]: for measures that are a number a prompt.

@@ -1,7 +1,11 @@
 #include "compare/comparison_record.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+
+#include <cstdint>
+#include <vector>
 
 #include "darkroom/files/memory_files.h"
 
@@ -97,16 +101,32 @@ TEST(CompareRecord, is_looked_for_in_new_and_empty_folders_only) {
   expect_refused(find_compare_record(files, "full").status(), StatusCode::kFailedPrecondition, "full/thing.txt");
 }
 
-TEST(CompareRecord, that_is_damaged_or_of_a_later_version_is_refused) {
+TEST(CompareRecord, gives_no_two_pictures_of_a_model_one_seed) {
+  CompareJob job = some_job();
+  job.seed = 7;
+  job.num_seeds = 3;
+  const CompareRecord record{.settings = compared_settings(job, {"a cat", "", "a dog"})};
+  std::vector<uint64_t> seeds;
+  for (size_t prompt = 0; prompt < 3; ++prompt) {
+    for (size_t picture = 0; picture < 3; ++picture) {
+      seeds.push_back(record.seed_of(prompt, picture));
+    }
+  }
+  EXPECT_THAT(seeds, ElementsAre(7, 8, 9, 10, 11, 12, 13, 14, 15));
+}
+
+TEST(CompareRecord, that_is_damaged_or_of_another_version_is_refused) {
   MemoryFileSystem files;
-  for (const char* text : {"", "{}", "[1]", R"({"format": "darkroom comparison", "version": 1})",
-                           R"({"format": "darkroom comparison", "version": 1, "settings": {"prompts": []}, "shared": {}})"}) {
+  for (const char* text : {"", "{}", "[1]", R"({"format": "darkroom comparison", "version": 2})",
+                           R"({"format": "darkroom comparison", "version": 2, "settings": {"prompts": []}, "shared": {}})"}) {
     SCOPED_TRACE(text);
     write(files, "out/comparison.json", text);
     expect_refused(find_compare_record(files, "out").status(), StatusCode::kCorruptData, "out/comparison.json");
   }
-  write(files, "out/comparison.json", R"({"format": "darkroom comparison", "version": 2})");
-  expect_refused(find_compare_record(files, "out").status(), StatusCode::kFailedPrecondition, "2");
+  for (const char* version : {"1", "3"}) {  // In 1 all prompts had the same seeds.
+    write(files, "out/comparison.json", fmt::format(R"({{"format": "darkroom comparison", "version": {}}})", version));
+    expect_refused(find_compare_record(files, "out").status(), StatusCode::kFailedPrecondition, version);
+  }
 }
 
 TEST(CompareJob, names_the_first_bad_field) {

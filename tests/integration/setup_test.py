@@ -152,13 +152,13 @@ esac""")
     def test_a_disk_without_room_for_all_tests_is_refused_before_anything_is_installed(self) -> None:
         self.stand_in_python("exit 0")
         self.machine.command("apt-get", f"touch {self.machine.root}/installed")
-        for free, status in (("7749", 1), ("7750", 0)):
+        for free, status in (("7949", 1), ("7950", 0)):
             self.machine.command("df", f"echo Avail; echo {free}")
             done = self.machine.run("tools/build/setup.sh", "test")
             self.assertEqual(done.returncode, status, done.stderr)
             if status == 1:
-                self.assertIn("make test needs 7750 MB more on this disk (build/release 1150 MB, build/asan-ubsan 2950 MB, ", done.stderr)
-                self.assertIn("and only 7749 MB are free", done.stderr)
+                self.assertIn("make test needs 7950 MB more on this disk (build/release 1350 MB, build/asan-ubsan 2950 MB, ", done.stderr)
+                self.assertIn("and only 7949 MB are free", done.stderr)
                 self.assertFalse((self.machine.checkout / ".venv").exists() or (self.machine.root / "installed").exists())
 
     def test_what_is_there_needs_no_room_again(self) -> None:
@@ -166,10 +166,10 @@ esac""")
         self.machine.command("df", "echo Avail; echo 4000")
         self.machine.command("du", 'case "$2" in build/asan-ubsan) printf "3200\\t$2\\n" ;; build/release) printf "1000\\t$2\\n" ;; *) exit 1 ;; esac')
         done = self.machine.run("tools/build/setup.sh", "test")
-        self.assertEqual(done.returncode, 0, done.stderr)  # 150 + 1000 + 1500 + 700 + 150 + 300.
+        self.assertEqual(done.returncode, 0, done.stderr)  # 350 + 1000 + 1500 + 700 + 150 + 300.
         self.machine.command("df", "echo Avail; echo 3000")
         done = self.machine.run("tools/build/setup.sh", "test")
-        self.assertIn("needs 3800 MB more on this disk (build/release 150 MB, build/tsan 1000 MB, ", done.stderr)
+        self.assertIn("needs 4000 MB more on this disk (build/release 350 MB, build/tsan 1000 MB, ", done.stderr)
 
     def test_the_sanitizers_compiler_is_installed_where_it_was_tried(self) -> None:
         self.stand_in_python("exit 0")

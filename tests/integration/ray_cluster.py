@@ -19,6 +19,7 @@ import json
 import os
 import pathlib
 import signal
+import subprocess
 import sys
 import threading
 
@@ -99,14 +100,15 @@ def head_of_a_try() -> dict:
     return autoscaling_head(json.loads(types)) if types else node_of(KINDS[0])
 
 
-def process_of(node, name: str) -> int:
-    return node.all_processes[name][0].process.pid
+def process_of(node, name: str) -> subprocess.Popen:
+    return node.all_processes[name][0].process
 
 
 def raylet_of(node) -> int:
     """It is waited for, as `ray start --block` does: to Ray's workers a dead raylet that nobody has waited for is alive, and they stay with it."""
-    threading.Thread(target=node.all_processes["raylet"][0].process.wait, daemon=True).start()
-    return process_of(node, "raylet")
+    raylet = process_of(node, "raylet")
+    threading.Thread(target=raylet.wait, daemon=True).start()
+    return raylet.pid
 
 
 def say(**what) -> None:
@@ -125,7 +127,7 @@ def main() -> None:
     raylets = {KINDS[0]: raylet_of(cluster.head_node)}
     for kind in KINDS[1:]:
         raylets[kind] = raylet_of(patiently(lambda: cluster.add_node(**node_of(kind))))
-    say(address=cluster.address, raylets=raylets, head=[process_of(cluster.head_node, "gcs_server"), raylets[KINDS[0]]], metrics=cluster.head_node.metrics_export_port, dashboard=cluster.head_node.webui_url or "")
+    say(address=cluster.address, raylets=raylets, head=[process_of(cluster.head_node, "gcs_server").pid, raylets[KINDS[0]]], metrics=cluster.head_node.metrics_export_port, dashboard=cluster.head_node.webui_url or "")
     for line in sys.stdin:
         if line == "nodes\n":
             say(nodes=[node["Labels"] for node in cluster.global_state.node_table() if node["Alive"]])

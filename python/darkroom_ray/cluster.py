@@ -21,6 +21,8 @@ QUIET = {"log_to_driver": False, "logging_level": logging.ERROR}
 CONNECT_SECONDS = 5.0  # That a cluster's head has to answer: Ray itself asks without end.
 START_TRIES = 3  # A node's helpers have 15 s to start, which on a busy machine may not be enough.
 JOB_CONFIG = "RAY_JOB_CONFIG_JSON_ENV_VAR"  # Ray's name for what the driver of `ray job submit` finds in its environment.
+CHECKSUMS = "AWS_REQUEST_CHECKSUM_CALCULATION"  # Ray Train's records of a run on s3:// are written by pyarrow, whose trailing checksums many servers
+ONLY_WHERE_REQUIRED = "when_required"  # refuse (411 MissingContentLength); the signature keeps a request whole.
 SHORT_FOLDER_BYTES = 40  # Ray makes socket paths of at most 107 bytes below it.
 
 
@@ -33,16 +35,19 @@ def import_ray():
     return ray
 
 
+def is_installed(parent: pathlib.Path) -> bool:
+    return parent in (pathlib.Path(sysconfig.get_path(name)).resolve() for name in ("purelib", "platlib"))
+
+
 def runtime_environment() -> dict:
-    """What workers need beside their own environment: where this package lies, when it was not installed but is run from a checkout. A job of
-    `ray job submit` may say it already, and Ray takes no second word of it."""
+    """What Ray's processes need beside their own environment. A job of `ray job submit` may say some of it already, and Ray takes no second word
+    of that."""
     of_job = json.loads(os.environ.get(JOB_CONFIG, "{}")).get("runtime_env") or {}
-    if "PYTHONPATH" in of_job.get("env_vars", {}):
-        return {}
+    variables = {CHECKSUMS: os.environ.get(CHECKSUMS, ONLY_WHERE_REQUIRED)}
     parent = pathlib.Path(__file__).resolve().parent.parent
-    if parent in (pathlib.Path(sysconfig.get_path(name)).resolve() for name in ("purelib", "platlib")):
-        return {}
-    return {"env_vars": {"PYTHONPATH": os.pathsep.join(filter(None, (str(parent), os.environ.get("PYTHONPATH", ""))))}}
+    if not is_installed(parent):  # But run from a checkout.
+        variables["PYTHONPATH"] = os.pathsep.join(filter(None, (str(parent), os.environ.get("PYTHONPATH", ""))))
+    return {"env_vars": {name: value for name, value in variables.items() if name not in of_job.get("env_vars", {})}}
 
 
 def actor_here(ray, what: type, **options):

@@ -79,7 +79,7 @@ def rows_on_metrics_port(cluster: RayCluster, verb: str) -> float:
 
 def check_summaries(stages: list[dict]) -> None:
     """Of the report: each row was done once, and each step."""
-    by_name = {stage["name"]: stage[stage["verb"]] for stage in stages}
+    by_name = {stage["name"]: stage["train" if stage["verb"] == "online" else stage["verb"]] for stage in stages}
     require(by_name["images"]["rows_in"] == NUM_ROWS and by_name["images"]["rows_out"] == NUM_GOOD and by_name["images"]["rows_by_error"] == {"http_404": 1}, "rows", by_name["images"])
     require(all(by_name[name]["rows_in"] == by_name[name]["rows_out"] == NUM_GOOD for name in ("latents-64", "latents-128")), "rows", by_name)
     require(all(by_name[name]["cluster"]["items"] + by_name[name]["cluster"]["items_there"] == by_name[name]["items_to_do"] == NUM_ROWS // 16 for name in ("images", "latents-64", "latents-128")), "items", by_name)

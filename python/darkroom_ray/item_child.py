@@ -1,12 +1,18 @@
 """The program that does items for a task or an encoder."""
 
+import collections
 import time
 
 from darkroom import item_child
+from darkroom_ray.items import MOST_CODES, ROW_FAILED
 from darkroom_ray.prices import priced_here
 from darkroom_ray.program import child_environment, find_program, stop_program
 from darkroom_ray.request import Request
+from darkroom_ray.run_notes import TIMED
 from darkroom_ray.watched import ProgramWatch
+
+# Of the child, whatever a file of settings says: why rows fail is no warning.
+OWN_WORDS = ("--quiet=false",)
 
 
 class ItemChild(item_child.ItemChild):
@@ -16,10 +22,24 @@ class ItemChild(item_child.ItemChild):
         """`more`: words of the command line besides."""
         request = priced_here(request)
         self._began = time.monotonic()
-        watch = ProgramWatch(request, request.verb)
-        command = [find_program(request.program), *request.command(*watch.words, *(more or []))]
+        self._reasons: collections.deque[str] = collections.deque(maxlen=MOST_CODES)  # Why rows failed, until somebody asks.
+        watch = ProgramWatch(request, request.verb, self._hear_said)
+        command = [find_program(request.program), *request.command(*OWN_WORDS, *watch.words, *(more or []))]
         super().__init__(command, request.folder, child_environment(request, environment), watch.hear)
         watch.follow(self._child)
+
+    def _hear_said(self, line: str) -> None:
+        sentence = TIMED.sub("", line.rstrip("\n"), count=1)
+        if ROW_FAILED.match(sentence):
+            self._reasons.append(sentence)
+
+    def new_reasons(self) -> list[str]:
+        """Why rows failed, as the program has told since the last call: of each code the first one."""
+        return [self._reasons.popleft() for _ in range(len(self._reasons))]
+
+    def finish(self) -> list[str]:
+        """As the other's, and reasons that nobody has asked for yet."""
+        return [*super().finish(), *self.new_reasons()]
 
     def seconds(self) -> float:
         """Since it was started: what its place is paid for."""

@@ -9,7 +9,7 @@ import time
 from darkroom.item_child import read_item_numbers
 from darkroom_ray.flags import Refused
 from darkroom_ray.item_workers import Encoders, Tasks
-from darkroom_ray.items import ItemBook, ItemFailed, pause_after
+from darkroom_ray.items import ROW_FAILED, FirstErrors, ItemBook, ItemFailed, pause_after
 from darkroom_ray.measured import JobMeasures
 from darkroom_ray.nodes import nodes_of
 from darkroom_ray.preflight import Node, room_in
@@ -17,6 +17,7 @@ from darkroom_ray.prices import COST_LINE
 from darkroom_ray.program import EXIT_USAGE, ProgramFailed
 from darkroom_ray.progress import Progress, items_text
 from darkroom_ray.request import Placement, Request
+from darkroom_ray.run_notes import TIMED, WARNING
 from darkroom_ray.stopping import ENDING, Stopped, StopWatch, wait_for_ends
 
 LOOK_SECONDS = 0.5
@@ -70,6 +71,8 @@ class ItemJob:
         self.stop = stop
         self.progress = Progress(request.verb, is_quiet=request.is_quiet)
         self.measures = JobMeasures(request.verb)
+        self.book: ItemBook | None = None  # Once it is known what is open.
+        self.first_errors = FirstErrors()
         self.restarts = 0
         self.worker_seconds = 0.0  # Of programs that have ended in order.
         self.start = time.monotonic()
@@ -148,13 +151,13 @@ class ItemJob:
             self.stop.pause(LOOK_SECONDS)
             self.check()
             self.tell_of_room()
-        plan, warnings, seconds = self.get(self.workers.plan, self.workers.renew)
+        plan, said, seconds = self.get(self.workers.plan, self.workers.renew)
         self.worker_seconds += seconds
-        self.progress.warn(warnings)
+        self.hear(said)
         open_items = read_item_numbers(plan["open_items"])
         workers = self.workers.num_workers
         given = self.request.items_per_task
-        book = ItemBook(open_items, given or batch_size(len(open_items), workers), self.request.max_failures, 0 if given else self.workers.num_takers)
+        self.book = book = ItemBook(open_items, given or batch_size(len(open_items), workers), self.request.max_failures, 0 if given else self.workers.num_takers)
         to_do = f"{len(open_items)} of {plan['items']} items ({plan['rows']} rows) are to do"
         self.progress.say(f"{self.request.verb}: {to_do}, {book.items_per_batch} at a time, {workers} workers")
         try:
@@ -164,14 +167,23 @@ class ItemJob:
                 self.look(plan, book)
         except ItemFailed as failure:
             raise JobFailed(f"{failure}\nwhat was committed is safe: put it right and run the same command again to go on") from None
-        warnings, seconds = self.workers.finish(self.wait)
+        said, seconds = self.workers.finish(self.wait)
         self.worker_seconds += seconds
-        self.progress.warn(warnings)
+        self.hear(said)
         if self.keeper is not None:  # All is committed: what transformers do now ends nothing.
             self.keeper.end()
             self.keeper.failure = None
-        code, summary, said = self.get(self.workers.close)
-        return code, self.summarize(summary, book, said)
+        code, summary, last_words = self.get(self.workers.close)
+        self.tell_end(code, last_words)
+        return code, self.summarize(summary)
+
+    def hear(self, said: list[str]) -> None:
+        """What programs of items tell: why rows fail, which is said once of each code, and warnings."""
+        for sentence in said:
+            if not ROW_FAILED.match(sentence):
+                self.progress.warn([sentence])
+            elif self.first_errors.note(sentence):
+                self.progress.say(sentence)
 
     def hand_out(self, book: ItemBook) -> None:
         while self.workers.has_room():
@@ -189,12 +201,12 @@ class ItemJob:
         for reference in self.wait(list(self.at_work)):
             batch, worker = self.at_work.pop(reference)
             try:
-                answers, warnings, seconds = self.ray.get(reference)
+                answers, said, seconds = self.ray.get(reference)
             except self.ray.exceptions.RayError as error:
                 self.lose(book, batch, worker, cause_of(error))
                 continue
             self.workers.give_back(worker, is_lost=False)
-            self.progress.warn(warnings)
+            self.hear(said)
             self.worker_seconds += seconds
             self.measures.count(answers)
             book.settle(answers, time.monotonic(), BUSY_PAUSE_SECONDS)
@@ -230,22 +242,31 @@ class ItemJob:
             if nodes:
                 self.workers.note_room(room_for_tasks(nodes, self.request.placement))
 
-    def summarize(self, summary: dict, book: ItemBook, said: str) -> dict:
+    def tell_end(self, code: int, last_words: str) -> None:
+        """How the closing run has ended: its last line, and what it warns of. A quiet job says why it failed, too."""
+        self.progress.clear()
+        said = [TIMED.sub("", line, count=1) for line in last_words.splitlines() if COST_LINE not in line]
+        troubles = [sentence for sentence in said if WARNING.match(sentence)]
+        self.progress.warn(troubles)
+        if code and not any(sentence.startswith("error: ") for sentence in troubles):
+            self.progress.warn([": ".join([f"error: {self.request.verb} ended with exit code {code}", *said[-1:]])])
+        elif not troubles or said[-1] != troubles[-1]:
+            self.progress.say(said[-1] if said else f"{self.request.verb}: done")
+
+    def summarize(self, summary: dict) -> dict:
         """The program's own summary of the whole job, with what this run did on the cluster."""
         seconds = self.progress.seconds()
         stage = summary.setdefault(self.request.verb, {})
-        totals = book.totals
+        book, totals = self.book, self.book.totals
         for name in OF_THE_CLOSING_RUN:
             stage.pop(name, None)
         stage |= {"rows_this_run": totals.rows_in, "bytes_of_parts": totals.bytes, "seconds": seconds}
         stage |= {"rows_per_second": totals.rows_in / seconds if seconds else 0.0, "items_to_do": book.num_items}
         stage["cluster"] = {"workers": self.workers.num_workers, "restarts": self.restarts}
         stage["cluster"] |= {"items": totals.items, "items_there": totals.items_there}
+        stage["first_errors"] = dict(sorted({**stage.get("first_errors", {}), **self.first_errors.by_code}.items()))
         if self.keeper is not None:
             stage["cluster"] |= {"transformer_actors": self.request.transformers.num_workers, "transformer_actors_lost": self.keeper.losses}
-        self.progress.clear()
-        lines = [line for line in said.splitlines() if COST_LINE not in line]
-        self.progress.say(lines[-1].split(" ", 1)[-1] if lines else f"{self.request.verb}: done")
         self.add_cost(stage)
         return summary
 

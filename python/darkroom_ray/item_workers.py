@@ -14,12 +14,12 @@ CALLS_OF_AN_ACTOR = 2  # While the program works on one batch the next is at han
 
 
 def plan_items(request: Request) -> tuple[dict, list[str], float]:
-    """A task: pins the job and says which items are open. Plan, warnings, seconds of its program."""
+    """A task: pins the job and says which items are open. Plan, what ItemChild.finish() tells, seconds of its program."""
     return until_cancelled(lambda: ItemChild(request), lambda child: (child.plan(), child.finish(), child.seconds()), ItemChild.stop)
 
 
 def do_items(request: Request, items: list[int]) -> tuple[list[dict], list[str], float]:
-    """A task: its program does these items and ends. Answers, warnings, seconds of its program."""
+    """A task: its program does these items and ends. Answers, what ItemChild.finish() tells, seconds of its program."""
     return until_cancelled(lambda: ItemChild(request), lambda child: (child.do(items), child.finish(), child.seconds()), ItemChild.stop)
 
 
@@ -52,10 +52,11 @@ class Encoder:
         return self._started().plan(), [], 0.0
 
     def do(self, items: list[int]) -> tuple[list[dict], list[str], float]:
-        return self._started().do(items), [], 0.0
+        child = self._started()
+        return child.do(items), child.new_reasons(), 0.0
 
     def finish(self) -> tuple[list[str], float]:
-        """Warnings, seconds of its program."""
+        """What ItemChild.finish() tells, seconds of its program."""
         with self._beside:
             return (self._child.finish(), self._child.seconds()) if self._child else ([], 0.0)
 
@@ -212,7 +213,7 @@ class Encoders:
         self._add()
 
     def finish(self, wait) -> tuple[list[str], float]:
-        """Ends the programs. What they warned of, and their seconds; one that is lost now has committed all that was asked of it. `wait`: ItemJob's.
+        """Ends the programs. What they tell at their end, and their seconds; one that is lost now has committed all that was asked of it. `wait`: ItemJob's.
         Errors: its."""
         placed = self._placed()
         for actor in self._waiting:
@@ -222,19 +223,19 @@ class Encoders:
         while open_replies:
             done = wait(open_replies)
             open_replies = [reply for reply in open_replies if reply not in done]
-        warnings: list[str] = []
+        said: list[str] = []
         seconds = 0.0
         for reply in replies:
             try:
                 of_one, its_seconds = self._ray.get(reply)
             except self._ray.exceptions.RayError:
                 continue
-            warnings += of_one
+            said += of_one
             seconds += its_seconds
         for actor in placed:
             self._ray.kill(actor)
         self._calls, self._waiting = {}, {}
-        return warnings, seconds
+        return said, seconds
 
     def stop(self, calls: list) -> list:
         """As Tasks': the closing run is a task, everything else is an actor's."""

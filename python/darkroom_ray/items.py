@@ -2,9 +2,14 @@
 
 import collections
 import dataclasses
+import re
 
 
 MOST_PAUSE_SECONDS = 60.0
+# As a program tells why a row failed, the first one of each code (src/ingest/told_errors.cpp).
+ROW_FAILED = re.compile(r"(?:download|process): a row failed, (?P<code>\w+): (?P<reason>.+)")
+MOST_CODES = 64
+MOST_CHARACTERS = 500  # Of a reason: more than a program says.
 
 
 def pause_after(failures: int) -> float:
@@ -33,6 +38,21 @@ class Totals:
         self.rows_out += answer["rows_out"]
         self.bytes += answer["bytes"]
         self.rows_by_error.update(answer["rows_by_error"])
+
+
+class FirstErrors:
+    """Of each code why the first row failed that did."""
+
+    def __init__(self) -> None:
+        self.by_code: dict[str, str] = {}
+
+    def note(self, sentence: str) -> bool:
+        """Whether it tells of a code of which nothing was told yet."""
+        found = ROW_FAILED.match(sentence)
+        if not found or found["code"] in self.by_code or len(self.by_code) >= MOST_CODES:
+            return False
+        self.by_code[found["code"]] = found["reason"][:MOST_CHARACTERS]
+        return True
 
 
 class ItemBook:

@@ -34,6 +34,8 @@ from darkroom_ray.preflight import Node, SeenPath  # noqa: E402
 from darkroom_ray.request import MARKET_LABEL, Placement, Request, without_secrets  # noqa: E402
 from darkroom_ray.stopping import Stopped  # noqa: E402
 
+AT = "2026-11-27T12:00:00Z"  # As a line of the program's log begins.
+
 # -- flags ------------------------------------------------------------------------------------------------------------
 
 
@@ -1078,13 +1080,63 @@ def a_job_has_cost_what_its_workers_and_its_closing_run_have() -> None:
     ray = FakeRay()
     ray.placed = {0}
     job = job_of(ray, asked("process", 1))
-    job.worker_seconds = 1800.0
-    said = "12:00 process: done, as it says\n12:00 process: this has cost $0.5, at $3 an hour"
-    stage = job.summarize({"process": {"dollars": 0.5, "dollars_per_hour": 3.0}}, items.ItemBook([], 1, 3), said)["process"]
+    job.worker_seconds, job.book = 1800.0, items.ItemBook([], 1, 3)
+    job.tell_end(0, f"{AT} process: done, as it says\n{AT} process: this has cost $0.5, at $3 an hour")
+    stage = job.summarize({"process": {"dollars": 0.5, "dollars_per_hour": 3.0}})["process"]
     require(stage["dollars"] == 2.0 and "dollars_per_hour" not in stage and stage["cluster"]["dollars_per_worker_hour"] == 3.0 and stage["cluster"]["worker_seconds"] == 1800.0, "the cost", stage)
     shown = job.progress.stream.getvalue()
     require("done, as it says" in shown and "this has cost $2, at $3 an hour of a worker" in shown and "$0.5" not in shown, "what is said", shown)
-    require("dollars" not in job.summarize({"process": {}}, items.ItemBook([], 1, 3), said)["process"], "a cost without a price")
+    require("dollars" not in job.summarize({"process": {}})["process"], "a cost without a price")
+
+
+def what_ends_a_job_badly_is_said_by_a_quiet_one_too() -> None:
+    ends = (
+        (0, "process: 3 rows in", {"process: 3 rows in"}, set()),
+        (0, "", {"process: done"}, set()),
+        (0, f"warning: odd\n{AT} process: 3 rows in", {"warning: odd", "process: 3 rows in"}, {"warning: odd"}),
+        (3, f"process: 3 rows in\n{AT} error: no good row", {"error: no good row"}, {"error: no good row"}),
+        (1, "warning: odd", {"warning: odd", "error: process ended with exit code 1: warning: odd"}, {"warning: odd", "error: process ended with exit code 1: warning: odd"}),
+        (1, "a library's last word", {"error: process ended with exit code 1: a library's last word"}, {"error: process ended with exit code 1: a library's last word"}),
+        (1, "", {"error: process ended with exit code 1"}, {"error: process ended with exit code 1"}),
+    )
+    for is_quiet, (code, said, loud, quiet) in itertools.product((False, True), ends):
+        job = job_of(FakeRay(), asked("process", 1))
+        job.progress = progress.Progress("process", io.StringIO(), is_quiet=is_quiet)
+        job.tell_end(code, f"{AT} {said}" if said else "")
+        shown = {line.partition(" ")[2] for line in job.progress.stream.getvalue().splitlines()}
+        require(shown == (quiet if is_quiet else loud), "what is said", code, said, is_quiet, shown)
+
+
+def why_rows_failed_is_told_once_for_each_code() -> None:
+    ray = FakeRay()
+    job = job_of(ray, asked("download", 2))
+    job.book = items.ItemBook([], 1, 3)
+    tls, gone = "download: a row failed, tls: expired; the first is of https://a/b", "download: a row failed, http_404: Not: Found"
+    job.hear([tls, "warning: odd"])
+    job.hear([gone, "download: a row failed, tls: another", tls])
+    said = [line.partition(" ")[2] for line in job.progress.stream.getvalue().splitlines()]
+    require(said == [tls, "warning: odd", gone], "what is said", said)
+    stage = job.summarize({"download": {"first_errors": {"bomb": "of the closing run", "tls": "of it"}}})["download"]
+    require(stage["first_errors"] == {"bomb": "of the closing run", "http_404": "Not: Found", "tls": "expired; the first is of https://a/b"}, "the summary", stage)
+    for code in range(200):
+        job.hear([f"download: a row failed, http_{code}: {'x' * 5000}"])
+    told = job.first_errors.by_code
+    require(len(told) == items.MOST_CODES and max(map(len, told.values())) == items.MOST_CHARACTERS, "it is bounded", len(told))
+
+
+def programs_of_items_tell_why_rows_failed() -> None:
+    failed = "process: a row failed, truncated: the JPEG header is cut"
+    script = f"""echo "$*" > words; echo '{AT} {failed}' >&2; for i in $(seq 50); do echo '{AT} process 1/2 rows' >&2; done
+    echo '{{"ready": true, "items": 1}}'; while read item; do sleep 0.3; echo "{{\\"item\\": $item}}"; done"""
+    with temporary_folder() as folder:
+        _, said, _ = item_workers.do_items(item_request(folder, script), [7])
+        require(failed in said, "of a task", said)
+        words = (folder / "words").read_text().split()
+        require("--quiet=false" in words, "a quiet program says none", words)
+        encoder = item_workers.Encoder(item_request(folder, script))
+        _, said, _ = encoder.do([7])
+        require(failed in said, "of an encoder, before its end", said)
+        require(encoder.do([8])[1] == [] and encoder.finish()[0] == [], "it is told again")
 
 
 def a_place_of_the_summary_that_takes_none_is_refused_before_the_job() -> None:
@@ -1380,6 +1432,9 @@ if __name__ == "__main__":
             a_lost_encoder_with_two_calls_is_one_restart,
             a_program_is_told_of_its_share_of_the_machine_s_price,
             a_job_has_cost_what_its_workers_and_its_closing_run_have,
+            what_ends_a_job_badly_is_said_by_a_quiet_one_too,
+            why_rows_failed_is_told_once_for_each_code,
+            programs_of_items_tell_why_rows_failed,
             a_place_of_the_summary_that_takes_none_is_refused_before_the_job,
             a_finished_job_whose_summary_cannot_be_written_has_failed,
             tasks_follow_the_nodes_that_there_are,

@@ -88,7 +88,7 @@ def programs_tell_where_their_numbers_are_until_they_end() -> None:
         doer._child.close_input()
         wait_until(lambda: not book.book.programs())
         want = "--metrics-port 10.0.0.7:0 --quiet=false"
-        require((folder / "words").read_text().splitlines() == [f"train {want} recipe", f"process --items - {want}"], "words", (folder / "words").read_text())
+        require((folder / "words").read_text().splitlines() == [f"train {want} recipe", f"process --items - {' '.join(item_child.OWN_WORDS)} {want}"], "words", (folder / "words").read_text())
         require(watched.ProgramWatch(request, "sample").words == [], "a verb that serves no numbers")
         require(all(watched.ProgramWatch(request, verb).words == want.split() for verb in ("encoder", "transformer")), "what serves slices is seen, too")
         gone = dataclasses.replace(request, metrics_book="gone")

@@ -5,7 +5,7 @@ import signal
 import sys
 
 from darkroom_ray.cluster import connected
-from darkroom_ray.flags import PLACED, Refused, help_text, read_request
+from darkroom_ray.flags import PLACED, Refused, help_text, read_request, with_settings
 from darkroom_ray.program import EXIT_USAGE, find_program, read_arguments
 from darkroom_ray.progress import say
 from darkroom_ray.request import Request
@@ -32,6 +32,7 @@ def run_verb(request: Request) -> int:
     from darkroom_ray.verbs import run_checked
 
     given = read_arguments(request)
+    request = with_settings(request, given)
     check_summary_place(request.summary_path)
     if request.verb == "serve":
         check_service(request, given)

@@ -4,6 +4,7 @@ No flag of the program is read here: it checks them itself (program.read_argumen
 """
 
 import dataclasses
+import itertools
 import json
 import re
 from collections.abc import Callable
@@ -224,6 +225,7 @@ REFUSALS = {
     "--launcher": "the trials are started by Ray: leave --launcher out",
     "--nproc": "the ranks are Ray's: ask for them with --num-training-workers N",
     "--ranks": "the ranks are Ray's: ask for them with --num-training-workers N",
+    "--json-summary": "each server would write one, on its own node: leave --json-summary out, and ask for --metrics-folder FOLDER",
     "--metrics-port": "programs of a node take free ports: ask for --metrics-folder FOLDER, where their addresses lie",
     "--fsdp": "optimizer state is sharded over the ranks always (ZeRO-1): leave --fsdp out",
     "--sharding-policy": "optimizer state is sharded over the ranks always (ZeRO-1): leave --sharding-policy out",
@@ -246,6 +248,7 @@ REFUSED_IN = {
     "--raw-data": ("train",),
     "--data": ("online",),
     "--encoders": RUNS,
+    "--json-summary": SERVICE,
     "--launcher": SEARCH,
     "--limit": ("online",),
     "--num-data-loading-workers": RUNS,
@@ -455,6 +458,17 @@ def read_request(verb: str, words: list[str], folder: str, default_program: str 
         encoders=encoders_of(cluster, named_program, folder) if verb == "online" else None,
         transformers=transformers,
     )
+
+
+def with_settings(request: Request, given: dict[str, list[str]]) -> Request:
+    """A file of settings says where the summary goes; no other flag of the cluster is one for it, since each program would read that by itself.
+    `given`: program.read_arguments(). Errors: Refused."""
+    words = itertools.takewhile(lambda word: word != "--", request.arguments)
+    told_here = {word.partition("=")[0] for word in words}  # What both have, as the workers of process, the driver hands on.
+    for name in given:
+        if name in flags_of(request.verb) and name != "--json-summary" and name not in told_here:
+            raise Refused(f"{name} in --config would be read by each program by itself, and is the cluster's here: give it on the command line")
+    return dataclasses.replace(request, summary_path=request.summary_path or given.get("--json-summary", [""])[-1])
 
 
 def help_text(verb: str) -> str:

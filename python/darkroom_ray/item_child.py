@@ -1,6 +1,7 @@
 """The program that does items for a task or an encoder."""
 
 import collections
+import os
 import time
 
 from darkroom import item_child
@@ -11,8 +12,8 @@ from darkroom_ray.request import Request
 from darkroom_ray.run_notes import TIMED
 from darkroom_ray.watched import ProgramWatch
 
-# Of the child, whatever a file of settings says: why rows fail is no warning.
-OWN_WORDS = ("--quiet=false",)
+# Of the child, whatever a file of settings says: why rows fail is no warning, and the summary is the job's.
+OWN_WORDS = ("--quiet=false", "--json-summary", os.devnull)
 
 
 class ItemChild(item_child.ItemChild):

@@ -9,7 +9,7 @@ import time
 import tomllib
 
 from darkroom_ray.cluster import connected
-from darkroom_ray.flags import RUNS, VERBS, Refused, read_request
+from darkroom_ray.flags import RUNS, VERBS, Refused, read_request, with_settings
 from darkroom_ray.item_job import JobFailed, check_summary_place, write_summary
 from darkroom_ray.places import inside
 from darkroom_ray.program import EXIT_USAGE, read_arguments
@@ -142,7 +142,9 @@ class Pipeline:
         for stage in self.recipe.stages:
             try:
                 request = self.request_of(stage, done)
-                self.checked.append((stage, request, read_arguments(request)))
+                given = read_arguments(request)
+                request = with_settings(request, given)
+                self.checked.append((stage, request, given))
                 check_summary_place(request.summary_path)
             except Refused as refusal:
                 raise Refused(f"{self.path}: stage {stage.name}: {refusal}") from None
@@ -185,6 +187,7 @@ class Pipeline:
             request = self.request_of(stage, done)
             record["arguments"] = [without_secrets(word) for word in request.arguments]
             given = read_arguments(request)
+            request = with_settings(request, given)
             code, summary = run_checked(request, given, stop)
             write_summary(request.summary_path, summary, code)
         except (JobFailed, Stopped) as failure:

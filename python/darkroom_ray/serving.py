@@ -6,7 +6,7 @@ import time
 from typing import NoReturn
 
 from darkroom_ray.cluster import actor_here
-from darkroom_ray.flags import Refused, read_request
+from darkroom_ray.flags import REFUSALS, Refused, read_request, with_settings
 from darkroom_ray.prices import with_price
 from darkroom_ray.program import read_arguments
 from darkroom_ray.progress import say
@@ -30,6 +30,8 @@ def check_service(request: Request, given: dict[str, list[str]]) -> None:
     """Errors: Refused."""
     if request.service.host not in LOOPBACK and "--keys" not in given:
         raise Refused(f"--host {request.service.host} lets others in: name their keys with --keys FILE, or leave --host out")
+    if "--json-summary" in given:  # By --config; flags.py refuses it on the command line.
+        raise Refused(f"--json-summary in --config: {REFUSALS['--json-summary']}")
     if "--tls-cert" in given or "--tls-key" in given:
         raise Refused("Ray's proxies speak to the clients, and without TLS: leave --tls-cert and --tls-key out, and put what ends TLS before them")
     if request.service.max_replicas > 1:
@@ -91,6 +93,7 @@ def build(arguments: dict):
     words = [str(word) for word in arguments["words"]]
     request = read_request("serve", words, os.getcwd(), os.environ.get("DARKROOM_PROGRAM", ""))
     given = read_arguments(request)
+    request = with_settings(request, given)
     if "--keys" not in given and not any(word.partition("=")[0] == "--host" for word in words):
         raise Refused("the configuration says where Ray's proxies listen: name keys with --keys FILE, or say with --host 127.0.0.1 that it is loopback")
     if request.metrics_folder:

@@ -211,6 +211,16 @@ def a_summary_that_cannot_be_written_is_refused_before_the_first_stage() -> None
         require("stage two" in said and "there is no folder" in said, "the refusal", said)
 
 
+def a_file_of_settings_of_a_stage_is_looked_at() -> None:
+    with temporary_folder() as folder, unittest.mock.patch.object(pipeline, "read_arguments", lambda request: {"--json-summary": [str(folder / "s.json")]}):
+        with unittest.mock.patch.object(verbs, "run_checked", lambda request, given, stop: (0, {"rows_in": 4})), unittest.mock.patch.object(verbs, "check_room_for", lambda request, given: None):
+            job = of_two_downloads(folder)
+            job.check()
+            require(job.run(None) == 0 and json.loads((folder / "s.json").read_text()) == {"rows_in": 4}, "its summary")
+    with temporary_folder() as folder, unittest.mock.patch.object(pipeline, "read_arguments", lambda request: {"--trace-file": ["t"]}):
+        require("stage one: --trace-file in --config" in refusal_of(of_two_downloads(folder).check), "a flag of the cluster")
+
+
 def a_stage_with_a_cluster_of_its_own_is_refused() -> None:
     with temporary_folder() as folder, unittest.mock.patch.object(pipeline, "read_arguments", lambda request: {}):
         said = refusal_of(of_two_downloads(folder, words="--address other:1").check)
@@ -234,6 +244,7 @@ if __name__ == "__main__":
             a_quiet_pipeline_has_quiet_stages,
             a_report_that_cannot_be_written_is_refused_before_the_first_stage,
             a_summary_that_cannot_be_written_is_refused_before_the_first_stage,
+            a_file_of_settings_of_a_stage_is_looked_at,
             a_stage_with_a_cluster_of_its_own_is_refused,
         ]
     )

@@ -36,6 +36,13 @@ def a_service_lets_nobody_in_without_keys() -> None:
         serving.check_service(read_request("serve", ["m", "--host", host], "/"), {})
 
 
+def a_service_has_no_summary() -> None:
+    said = refusal_of(read_request, "serve", ["m", "--json-summary", "s.json"], "/")
+    require("leave --json-summary out" in said, "the refusal", said)
+    said = refusal_of(serving.check_service, read_request("serve", ["m"], "/"), {"--json-summary": ["s.json"]})
+    require("leave --json-summary out" in said, "of a file of settings", said)
+
+
 def what_several_servers_do_each_by_itself_is_refused() -> None:
     alone, several = (read_request("serve", ["m", "--max-replicas", number], "/") for number in ("1", "2"))
     for name in ("--rate", "--multi-model"):
@@ -218,6 +225,7 @@ if __name__ == "__main__":
         [
             a_service_is_asked_for_with_flags_of_its_own,
             a_service_lets_nobody_in_without_keys,
+            a_service_has_no_summary,
             what_several_servers_do_each_by_itself_is_refused,
             services_of_one_cluster_have_names,
             a_ray_without_serve_is_refused,

@@ -133,6 +133,29 @@ def wrong_command_lines_are_refused_with_advice() -> None:
         require(words in said, "the refusal says something else", line, said)
 
 
+def flags_of_the_cluster_are_no_settings_of_a_file() -> None:
+    wrong = (("process", "", "--num-encoders"), ("process", "--num-encoders=2", "--num-encoders"), ("process", "", "--num-transformers"), ("process", "-- --num-transformers", "--num-transformers"),
+             ("download", "", "--trace-file"), ("tune", "", "--workers"), ("serve", "", "--host"), ("serve", "--port 80", "--port"))
+    for verb, line, name in wrong:
+        said = refusal_of(flags.with_settings, read_request(verb, line.split(), "/"), {name: ["48"], "--model": ["m"]})
+        require(f"{name} in --config" in said and "on the command line" in said, "the refusal", verb, name, said)
+    for verb, line, given in (("process", "a b --num-transformers 4 --model m", {"--num-transformers": ["4"], "--model": ["m"]}), ("train", "r", {"--workers": ["2"], "RECIPE.toml": ["r"]})):
+        request = read_request(verb, line.split(), "/")
+        require(flags.with_settings(request, given) == request, "what is the program's", verb, line)
+
+
+def a_file_of_settings_says_where_the_summary_goes() -> None:
+    for line, given, want in (("", {"--json-summary": ["s.json"]}, "s.json"), ("--json-summary t.json", {"--json-summary": ["s.json"]}, "t.json"), ("--json-summary t.json", {}, "t.json"), ("", {}, "")):
+        require(flags.with_settings(read_request("download", line.split(), "/"), given).summary_path == want, "the place", line, given)
+    with temporary_folder() as folder:
+        child = item_child.ItemChild(item_request(folder, 'echo "$*" > words'))
+        child.finish()
+        require("--json-summary /dev/null" in (folder / "words").read_text(), "each program has one", (folder / "words").read_text())
+        request = dataclasses.replace(item_request(folder, """echo '{"exit_code": 0, "given": {"--json-summary": ["none/s.json"]}}'"""), verb="download")
+        with unittest.mock.patch.object(command, "connected", None):
+            require("there is no folder" in refusal_of(command.run_verb, request), "its place is looked at")
+
+
 def names_of_the_reference_scripts_stand_for_what_the_program_takes() -> None:
     """By the contract that cli_test.py holds the program against."""
     contract = tomllib.loads((ROOT / "tests/integration/cli_contract.toml").read_text(encoding="utf-8"))
@@ -1387,6 +1410,8 @@ if __name__ == "__main__":
             ranks_take_nodes_of_any_market_that_is_asked_for,
             names_of_the_reference_scripts_are_understood,
             wrong_command_lines_are_refused_with_advice,
+            flags_of_the_cluster_are_no_settings_of_a_file,
+            a_file_of_settings_says_where_the_summary_goes,
             names_of_the_reference_scripts_stand_for_what_the_program_takes,
             every_flag_of_the_cluster_is_in_the_help,
             sizes_are_read_as_the_program_reads_them,

@@ -26,7 +26,7 @@ USAGE = """usage: darkroom-ray VERB [flags]
 
 def run_verb(request: Request) -> int:
     """Errors: Refused."""
-    from darkroom_ray.item_job import JobFailed, check_summary_place, write_summary
+    from darkroom_ray.item_job import JobFailed, check_summary_place, summary_of_end, write_summary
     from darkroom_ray.serving import check_service
     from darkroom_ray.stopping import Stopped, StopWatch
     from darkroom_ray.verbs import run_checked
@@ -40,14 +40,15 @@ def run_verb(request: Request) -> int:
         stop = StopWatch()  # Behind Ray, which has handlers of its own.
         try:
             code, summary = run_checked(request, given, stop)
+        except (JobFailed, Stopped) as failure:
+            code, summary = failure.code, summary_of_end(request, failure)
+            say(summary["error"])
+        try:
             write_summary(request.summary_path, summary, code)
-            return code
         except JobFailed as failure:
             say(str(failure))
             return failure.code
-        except Stopped as stopped:
-            say(f"stopped by {stopped}; what was committed is safe: run the same command again to go on")
-            return stopped.code
+        return code
 
 
 def help_of(verb: str, words: list[str]) -> int:

@@ -5,6 +5,7 @@ import contextlib
 import json
 import os
 import time
+from collections.abc import Callable, Iterator
 
 from darkroom.item_child import read_item_numbers
 from darkroom_ray.flags import Refused
@@ -34,9 +35,21 @@ OF_THE_CLOSING_RUN = ("bytes", "hosts", "retries", "stages")
 class JobFailed(Exception):
     """The job ended without being done; the text says why."""
 
-    def __init__(self, text: str, code: int = 1) -> None:
+    def __init__(self, text: str, code: int = 1, summary: dict | None = None) -> None:
+        """`summary`: of its verb, as far as it is known."""
         super().__init__(text)
         self.code = code
+        self.summary = summary or {}
+
+
+@contextlib.contextmanager
+def counts_kept(counts: Callable[[], dict]) -> Iterator[None]:
+    """Whatever error ends a job has with it what was done until then, for the summary."""
+    try:
+        yield
+    except Exception as error:
+        error.summary = {**counts(), **getattr(error, "summary", {})}
+        raise
 
 
 def cause_of(error: Exception) -> Exception:
@@ -129,11 +142,12 @@ class ItemJob:
 
     def run(self) -> tuple[int, dict]:
         """Exit code and summary. Errors: JobFailed, Stopped."""
-        try:
-            return self.run_to_end()
-        except (JobFailed, Stopped):
-            self.end_in_order()
-            raise
+        with counts_kept(self.counts):
+            try:
+                return self.run_to_end()
+            except (JobFailed, Stopped):
+                self.end_in_order()
+                raise
 
     def end_in_order(self) -> None:
         """What is under way, with its programs."""
@@ -253,20 +267,30 @@ class ItemJob:
         elif not troubles or said[-1] != troubles[-1]:
             self.progress.say(said[-1] if said else f"{self.request.verb}: done")
 
+    def counts(self) -> dict:
+        """Of this run alone, which ends before the job is done."""
+        if self.book is None:
+            return {}
+        totals = self.book.totals
+        return {"rows_in": totals.rows_in, "rows_out": totals.rows_out, "rows_by_error": dict(totals.rows_by_error), **self.counts_of_run(), "first_errors": self.first_errors.by_code}
+
+    def counts_of_run(self) -> dict:
+        """What this run has done on the cluster, besides what a job has of itself."""
+        seconds, totals = self.progress.seconds(), self.book.totals
+        counts = {"rows_this_run": totals.rows_in, "bytes_of_parts": totals.bytes, "seconds": seconds}
+        counts |= {"rows_per_second": totals.rows_in / seconds if seconds else 0.0, "items_to_do": self.book.num_items}
+        about = {"workers": self.workers.num_workers, "restarts": self.restarts, "items": totals.items, "items_there": totals.items_there}
+        if self.keeper is not None:
+            about |= {"transformer_actors": self.request.transformers.num_workers, "transformer_actors_lost": self.keeper.losses}
+        return {**counts, "cluster": about}
+
     def summarize(self, summary: dict) -> dict:
         """The program's own summary of the whole job, with what this run did on the cluster."""
-        seconds = self.progress.seconds()
         stage = summary.setdefault(self.request.verb, {})
-        book, totals = self.book, self.book.totals
         for name in OF_THE_CLOSING_RUN:
             stage.pop(name, None)
-        stage |= {"rows_this_run": totals.rows_in, "bytes_of_parts": totals.bytes, "seconds": seconds}
-        stage |= {"rows_per_second": totals.rows_in / seconds if seconds else 0.0, "items_to_do": book.num_items}
-        stage["cluster"] = {"workers": self.workers.num_workers, "restarts": self.restarts}
-        stage["cluster"] |= {"items": totals.items, "items_there": totals.items_there}
+        stage |= self.counts_of_run()
         stage["first_errors"] = dict(sorted({**stage.get("first_errors", {}), **self.first_errors.by_code}.items()))
-        if self.keeper is not None:
-            stage["cluster"] |= {"transformer_actors": self.request.transformers.num_workers, "transformer_actors_lost": self.keeper.losses}
         self.add_cost(stage)
         return summary
 
@@ -285,7 +309,7 @@ def first_line(error: Exception) -> str:
 
 
 def check_summary_place(path: str) -> None:
-    """Before a job: it would be lost at its end. Makes nothing: a job that fails leaves no summary. Errors: Refused."""
+    """Before a job: it would be lost at its end. Makes nothing, and leaves an earlier summary until this job has one. Errors: Refused."""
     if not path:
         return
     folder = os.path.dirname(os.path.abspath(path))
@@ -293,16 +317,41 @@ def check_summary_place(path: str) -> None:
         raise Refused(f"--json-summary must name a file, and this is a folder: {path}")
     if not os.path.isdir(folder):
         raise Refused(f"--json-summary: there is no folder {folder}")
-    if not os.access(path if os.path.exists(path) else folder, os.W_OK):
+    if not os.access(path if os.path.exists(path) and not is_replaced(path) else folder, os.W_OK):
         raise Refused(f"--json-summary: nothing can be written to {path}")
+
+
+def is_replaced(path: str) -> bool:
+    """Whether a file of this name is replaced, or made; a link, a pipe or a device is written through."""
+    return not os.path.islink(path) and (os.path.isfile(path) or not os.path.exists(path))
+
+
+def write_json(path: str, document: dict) -> None:
+    """In one step, where a file is replaced. Errors: OSError."""
+    place = path + ".new" if is_replaced(path) else path
+    try:
+        with open(place, "w", encoding="utf-8") as file:
+            json.dump(document, file, indent=2)
+            file.write("\n")
+        if place != path:
+            os.replace(place, path)
+    except OSError:
+        if place != path:
+            with contextlib.suppress(OSError):
+                os.remove(place)
+        raise
+
+
+def summary_of_end(request: Request, failure: JobFailed | Stopped) -> dict:
+    """Of a job that has failed or was stopped."""
+    why = f"stopped by {failure}; what was committed is safe: run the same command again to go on" if isinstance(failure, Stopped) else str(failure)
+    return {request.command()[0]: failure.summary, "error": why}
 
 
 def write_summary(path: str, summary: dict, code: int = 0) -> None:
     """`code`: the job's own exit code, which is kept where it is none of success. Errors: JobFailed."""
     if path:
         try:
-            with open(path, "w", encoding="utf-8") as file:
-                json.dump(summary, file, indent=2)
-                file.write("\n")
+            write_json(path, summary)
         except OSError as error:
             raise JobFailed(f"--json-summary cannot be written: {error}", code or 1) from None

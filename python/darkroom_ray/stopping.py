@@ -14,6 +14,7 @@ class Stopped(Exception):
     def __init__(self, number: int) -> None:
         super().__init__(signal.Signals(number).name)
         self.code = 128 + number
+        self.summary: dict = {}  # Of the verb, as far as it is known.
 
 
 class StopWatch:

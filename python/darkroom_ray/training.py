@@ -3,11 +3,12 @@ and checkpoints. Weights, losses and the data position are the program's (docs/r
 
 import dataclasses
 import os
+import re
 import threading
 import time
 
 from darkroom_ray.cluster import actor_here
-from darkroom_ray.item_job import JobFailed, cause_of
+from darkroom_ray.item_job import JobFailed, cause_of, counts_kept
 from darkroom_ray.items import pause_after
 from darkroom_ray.measured import restart_counter
 from darkroom_ray.places import inside
@@ -20,6 +21,7 @@ from darkroom_ray.run_notes import WARNING, RunNotes, told
 from darkroom_ray.stopping import ENDING, Stopped, StopWatch, wait_for_ends
 
 LOOK_SECONDS = 0.5
+STEP = re.compile(r"train step (\d+)/")  # Of the program's line of progress.
 RESIZE_SECONDS = 30.0  # How often a healthy group looks whether it could be larger; DARKROOM_RAY_RESIZE_SECONDS.
 ALONE_SECONDS = 60.0  # Without a rank at work after a stop: there is none that could end with a checkpoint.
 
@@ -115,6 +117,10 @@ class RunRecord:
             told(self._ray, self._notes.note_failure.remote(*self.failure))
         self.failure = self.failure or failure
 
+    def counts(self) -> dict:
+        starts = len(self.sizes)
+        return {"cluster": {"starts": starts, "restarts": max(starts - 1, 0), "ranks": self.sizes}}
+
     def has_none_begun(self) -> bool:
         """Asked behind a stop, after which none begins: no rank has a place."""
         return not self.sizes and told(self._ray, self._notes.sizes.remote(), None) == []
@@ -131,12 +137,19 @@ class RunView:
         self._progress = progress
         self._num_lines = 0
         self._shown = ""
+        self._steps: dict[str, int] = {}
+
+    def counts(self) -> dict:
+        """The steps that were told of last."""
+        return self._steps
 
     def look(self, ray, notes) -> None:
         news = told(ray, notes.news.remote(self._num_lines))
         if not news:
             return
         self._num_lines, lines, progress = news
+        if found := STEP.match(progress):
+            self._steps = {"steps": int(found[1])}
         if self._progress.is_quiet:
             self._progress.warn([line for line in lines if WARNING.match(line)])
             return
@@ -156,20 +169,21 @@ def wait_for_end(ray, fit: Fit, notes, stop: StopWatch, view: RunView | None = N
     wait for long, is not waited for. Errors: Stopped when there is none that could."""
     record = RunRecord(ray, notes, restarts)
     asked_at = 0.0
-    while not fit.wait(LOOK_SECONDS) and not record.is_hopeless():
+    with counts_kept(record.counts):
+        while not fit.wait(LOOK_SECONDS) and not record.is_hopeless():
+            record.look()
+            if view:
+                view.look(ray, notes)
+            if not stop.is_asked:
+                continue
+            asked_at = asked_at or time.monotonic()
+            told(ray, notes.ask_to_stop.remote(stop.number))  # Again and again: notes that were lost begin anew.
+            if record.has_none_begun():
+                raise Stopped(stop.number)
+            alone = min(time.monotonic() - asked_at, told(ray, notes.seconds_without_rank.remote()))
+            if alone > ALONE_SECONDS:
+                raise Stopped(stop.number)
         record.look()
-        if view:
-            view.look(ray, notes)
-        if not stop.is_asked:
-            continue
-        asked_at = asked_at or time.monotonic()
-        told(ray, notes.ask_to_stop.remote(stop.number))  # Again and again: notes that were lost begin anew.
-        if record.has_none_begun():
-            raise Stopped(stop.number)
-        alone = min(time.monotonic() - asked_at, told(ray, notes.seconds_without_rank.remote()))
-        if alone > ALONE_SECONDS:
-            raise Stopped(stop.number)
-    record.look()
     return record
 
 
@@ -187,21 +201,28 @@ def train(ray, request: Request, given: dict[str, list[str]], stop: StopWatch, e
     if on_notes:
         on_notes(notes)
     view = RunView(Progress(request.verb, is_quiet=request.is_quiet))
-    try:
-        fit = Fit(make_trainer(request, given, notes, encoders))
-        record = wait_for_end(ray, fit, notes, stop, view, restart_counter(request.verb))
-    finally:
-        view.end(ray, notes)
+    with counts_kept(view.counts):
+        try:
+            fit = Fit(make_trainer(request, given, notes, encoders))
+            record = wait_for_end(ray, fit, notes, stop, view, restart_counter(request.verb))
+        finally:
+            view.end(ray, notes)
+        with counts_kept(record.counts):
+            summary = summary_of_fit(request, fit, record, stop)
+    summary["train"] |= record.counts()
+    return 0, summary
+
+
+def summary_of_fit(request: Request, fit: Fit, record: RunRecord, stop: StopWatch) -> dict:
+    """Errors: JobFailed, Stopped."""
     if record.failure:
         raise JobFailed(record.failure[1], record.failure[0])
     stop.check()
     if fit.failure():
         raise JobFailed(why_it_ended(request, fit.failure()))
-    summary, starts = fit.summary(), len(record.sizes)
-    if not summary.get("train"):
+    if not fit.summary().get("train"):
         raise JobFailed("the ranks ended before the training was done; run the same command again to go on")
-    summary["train"]["cluster"] = {"starts": starts, "restarts": max(starts - 1, 0), "ranks": record.sizes}
-    return 0, summary
+    return fit.summary()
 
 
 def run_as_task(ray, request: Request, stop: StopWatch) -> tuple[int, dict]:

@@ -55,7 +55,7 @@ def failures_told(ray) -> Iterator[None]:
     try:
         yield
     except ray.exceptions.RayError as error:  # What is lost with a worker is dealt with where it is waited for.
-        raise JobFailed(why_ray_failed(ray, error)) from None
+        raise JobFailed(why_ray_failed(ray, error), summary=getattr(error, "summary", None)) from None
 
 
 def why_ray_failed(ray, error: Exception) -> str:

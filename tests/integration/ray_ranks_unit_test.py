@@ -722,6 +722,32 @@ def a_training_that_is_done_is_done_without_its_notes() -> None:
     require((code, summary) == (0, {"train": {"steps": 7, "cluster": {"starts": 1, "restarts": 0, "ranks": [2]}}}), "the summary", code, summary)
 
 
+def a_training_that_ends_early_has_its_steps_and_starts() -> None:
+    for number, why in ((0, (1, "rank 0 failed")), (15, None)):
+        notes = run_notes.RunNotes()
+        notes.begin(2)
+        notes.hear(0, [LINE])
+        waits = iter([False, True])
+        fit = types.SimpleNamespace(wait=lambda seconds, waits=waits: next(waits), failure=lambda: None, summary=dict)
+
+        def check(number=number) -> None:
+            if number:
+                raise stopping.Stopped(number)
+
+        stop = types.SimpleNamespace(is_asked=False, number=number, check=check)
+        if why:
+            notes.note_failure(*why)
+        with contextlib.ExitStack() as patches:
+            for name, fake in {"restart_counter": lambda verb: None, "actor_here": lambda *unused, notes=notes, **more: FakeNotes(notes), "make_trainer": lambda *unused: None, "Fit": lambda trainer, fit=fit: fit}.items():
+                patches.enter_context(unittest.mock.patch.object(training, name, fake))
+            try:
+                training.train(RAY_OF_NOTES, dataclasses.replace(asked("train", 2), is_quiet=True), {}, stop)
+            except (item_job.JobFailed, stopping.Stopped) as failure:
+                require(failure.summary == {"steps": int(LINE.split("train step ")[1].partition("/")[0]), "cluster": {"starts": 1, "restarts": 0, "ranks": [2]}}, "what is known", failure, failure.summary)
+            else:
+                raise AssertionError("it is done")
+
+
 def only_a_lost_cluster_is_said_to_be_lost() -> None:
     class RayError(Exception): ...
 
@@ -797,6 +823,7 @@ if __name__ == "__main__":
             a_rank_that_was_told_to_pause_has_ended_well_whatever_the_notes_forget,
             notes_that_are_made_anew_hear_what_they_knew,
             a_training_that_is_done_is_done_without_its_notes,
+            a_training_that_ends_early_has_its_steps_and_starts,
             only_a_lost_cluster_is_said_to_be_lost,
             a_failure_of_fit_is_kept,
         ]

@@ -1181,6 +1181,73 @@ def a_place_of_the_summary_that_takes_none_is_refused_before_the_job() -> None:
         require(json.loads((folder / "s.json").read_text()) == {"a": 1}, "an earlier summary is gone")
 
 
+def ended_with(folder, failure: Exception) -> tuple[int, dict]:
+    """A command whose job ends with this: exit code and summary, where an earlier run has left one."""
+    (folder / "s.json").write_text('{"an": "earlier one"}')
+    request = dataclasses.replace(item_request(folder, """echo '{"exit_code": 0, "given": {}}'"""), summary_path=str(folder / "s.json"))
+    with unittest.mock.patch.object(command, "connected", lambda request: contextlib.nullcontext()), unittest.mock.patch.object(verbs, "run_checked", side_effect=failure), unittest.mock.patch.object(stopping, "StopWatch", StopNow):
+        code = command.run_verb(request)
+    require([path.name for path in folder.iterdir() if "s.json" in path.name] == ["s.json"], "files", list(folder.iterdir()))
+    return code, json.loads((folder / "s.json").read_text())
+
+
+def a_summary_after_a_failure_or_a_stop_says_why() -> None:
+    with temporary_folder() as folder:
+        code, summary = ended_with(folder, item_job.JobFailed("item 3 failed", 1, {"rows_in": 7}))
+        require((code, summary) == (1, {"process": {"rows_in": 7}, "error": "item 3 failed"}), "a failure", code, summary)
+        code, summary = ended_with(folder, Stopped(signal.SIGTERM))
+        require(code == 143 and summary["process"] == {} and summary["error"].startswith("stopped by SIGTERM"), "a stop", code, summary)
+
+
+def a_job_that_ends_early_has_its_counts() -> None:
+    for failure in (item_job.JobFailed("item 3 failed"), Stopped(signal.SIGTERM), FakeRay.exceptions.RayError("the head is gone")):
+        job = job_of(FakeRay(), asked("process", 1))
+
+        def run_and_end(job=job, failure=failure) -> None:
+            job.book = items.ItemBook([0, 1], 1, 3)
+            job.book.settle([answer(0)], 0, 5)
+            raise failure
+
+        with unittest.mock.patch.object(job, "run_to_end", run_and_end), contextlib.suppress(type(failure)):
+            job.run()
+        about = failure.summary
+        require((about["rows_in"], about["rows_out"], about["rows_by_error"], about["items_to_do"], about["cluster"]["items"]) == (10, 9, {"timeout": 1}, 2, 1), "counts", failure, about)
+    early = job_of(FakeRay(), asked("process", 1))
+    with unittest.mock.patch.object(early, "run_to_end", side_effect=Stopped(signal.SIGTERM)):
+        try:
+            early.run()
+        except Stopped as stopped:
+            require(stopped.summary == {}, "before the plan", stopped.summary)
+    lost = RuntimeError("the head is gone")
+    lost.summary = {"rows_in": 7}
+    try:
+        with verbs.failures_told(types.SimpleNamespace(exceptions=types.SimpleNamespace(RayError=RuntimeError, LocalRayletDiedError=OSError, RaySystemError=OSError, RpcError=OSError))):
+            raise lost
+    except item_job.JobFailed as failed:
+        require(failed.summary == {"rows_in": 7}, "a lost cluster", failed.summary)
+
+
+def a_summary_goes_through_what_is_no_file() -> None:
+    with temporary_folder() as folder:
+        os.symlink(folder / "target", folder / "link")
+        item_job.check_summary_place(str(folder / "link"))
+        item_job.write_summary(str(folder / "link"), {"a": 1})
+        require((folder / "link").is_symlink() and json.loads((folder / "target").read_text()) == {"a": 1}, "a link")
+        os.mkfifo(folder / "pipe")
+        heard: list[str] = []
+        reading = threading.Thread(target=lambda: heard.append((folder / "pipe").read_text()))
+        reading.start()
+        item_job.write_summary(str(folder / "pipe"), {"a": 2})
+        reading.join(PATIENCE)
+        require(json.loads(heard[0]) == {"a": 2} and (folder / "pipe").is_fifo(), "a pipe", heard)
+        os.link(folder / "target", folder / "older")
+        item_job.write_summary(str(folder / "target"), {"a": 3})
+        require(json.loads((folder / "older").read_text()) == {"a": 1} and json.loads((folder / "target").read_text()) == {"a": 3}, "a file is replaced, not written over")
+        with unittest.mock.patch.object(item_job.os, "replace", side_effect=OSError("full")), contextlib.suppress(item_job.JobFailed):
+            item_job.write_summary(str(folder / "target"), {"a": 4})
+        require(not (folder / "target.new").exists(), "what was begun is left")
+
+
 def a_finished_job_whose_summary_cannot_be_written_has_failed() -> None:
     with temporary_folder() as folder:
         for code, want in ((0, 1), (3, 3)):
@@ -1461,6 +1528,9 @@ if __name__ == "__main__":
             why_rows_failed_is_told_once_for_each_code,
             programs_of_items_tell_why_rows_failed,
             a_place_of_the_summary_that_takes_none_is_refused_before_the_job,
+            a_summary_after_a_failure_or_a_stop_says_why,
+            a_job_that_ends_early_has_its_counts,
+            a_summary_goes_through_what_is_no_file,
             a_finished_job_whose_summary_cannot_be_written_has_failed,
             tasks_follow_the_nodes_that_there_are,
             the_nodes_are_counted_again_now_and_then,

@@ -1,16 +1,17 @@
 """`darkroom-ray pipeline recipe.toml`: stages one after the other, each a command line of a verb; one report. A stage that is done does
 nothing the next time, so the same command goes on where it was cut."""
 
+import contextlib
 import dataclasses
-import json
 import os
 import re
 import time
 import tomllib
+from typing import NoReturn
 
 from darkroom_ray.cluster import connected
 from darkroom_ray.flags import RUNS, VERBS, Refused, read_request, with_settings
-from darkroom_ray.item_job import JobFailed, check_summary_place, write_summary
+from darkroom_ray.item_job import JobFailed, check_summary_place, is_replaced, summary_of_end, write_json, write_summary
 from darkroom_ray.places import inside
 from darkroom_ray.program import EXIT_USAGE, read_arguments
 from darkroom_ray.progress import say
@@ -109,14 +110,23 @@ def cost_of(stages: list[dict]) -> dict:
     return {"dollars": sum(dollars)} if dollars else {}
 
 
-def write_report(path: str, recipe_path: str, stages: list[dict], start: float) -> None:
-    """Errors: Refused."""
-    report = {"recipe": recipe_path, "seconds_total": time.monotonic() - start, **cost_of(stages), "stages": stages}
+def check_report_place(path: str) -> None:
+    """Before the first stage. An older report stays. Errors: Refused."""
+    if os.path.isdir(path):
+        raise Refused(f"the report {path} cannot be written: it is a folder")
     try:
-        with open(path + ".new", "w", encoding="utf-8") as file:
-            json.dump(report, file, indent=2)
-            file.write("\n")
-        os.replace(path + ".new", path)
+        if is_replaced(path):
+            open(path + ".new", "w", encoding="utf-8").close()
+            os.remove(path + ".new")
+    except OSError as error:
+        raise Refused(f"the report {path} cannot be written: {error.strerror}") from None
+
+
+def write_report(path: str, recipe_path: str, stages: list[dict], start: float, error: str = "") -> None:
+    """`error`: what was wrong with no stage, but with the cluster. Errors: Refused."""
+    report = {"recipe": recipe_path, "seconds_total": time.monotonic() - start, **cost_of(stages), **({"error": error} if error else {}), "stages": stages}
+    try:
+        write_json(path, report)
     except OSError as error:
         raise Refused(f"the report {path} cannot be written: {error.strerror}") from None
 
@@ -137,7 +147,7 @@ class Pipeline:
 
     def check(self) -> None:
         """The report's place and every command line before the first one is run. Errors: Refused."""
-        write_report(self.report, self.path, [], self.start)
+        check_report_place(self.report)
         done: dict[str, dict] = {}
         for stage in self.recipe.stages:
             try:
@@ -147,7 +157,7 @@ class Pipeline:
                 self.checked.append((stage, request, given))
                 check_summary_place(request.summary_path)
             except Refused as refusal:
-                raise Refused(f"{self.path}: stage {stage.name}: {refusal}") from None
+                self.refuse(stage, refusal)
             done |= {stage.name: {}} if stage.verb in RUNS else {}
 
     def check_room(self) -> None:
@@ -159,7 +169,18 @@ class Pipeline:
             try:
                 check_room_for(request, given)
             except Refused as refusal:
-                raise Refused(f"{self.path}: stage {stage.name}: {refusal}") from None
+                self.refuse(stage, refusal)
+
+    def refuse(self, stage: Stage, refusal: Refused) -> NoReturn:
+        """Before the first one is run: the report has this stage alone. Errors: Refused."""
+        words = fill(stage, self.recipe, {earlier.name: {} for earlier in self.recipe.stages}, self.path)
+        record = {"name": stage.name, "verb": stage.verb, "arguments": [without_secrets(word) for word in words], "exit_code": EXIT_USAGE, "seconds": 0.0, "error": str(refusal)}
+        write_report(self.report, self.path, [record], self.start)
+        raise Refused(f"{self.path}: stage {stage.name}: {refusal}") from None
+
+    def report_no_cluster(self, why: Exception) -> None:
+        """No stage was begun. Errors: Refused."""
+        write_report(self.report, self.path, [], self.start, str(why))
 
     def run(self, stop: StopWatch) -> int:
         """The exit code. REQUIRES: check(). Errors: Refused, where nothing was begun."""
@@ -167,6 +188,7 @@ class Pipeline:
             self.check_room()
         except JobFailed as failure:
             say(str(failure))
+            self.report_no_cluster(failure)
             return failure.code
         done: dict[str, dict] = {}
         for stage in self.recipe.stages:
@@ -188,9 +210,13 @@ class Pipeline:
             record["arguments"] = [without_secrets(word) for word in request.arguments]
             given = read_arguments(request)
             request = with_settings(request, given)
-            code, summary = run_checked(request, given, stop)
+            try:
+                code, summary = run_checked(request, given, stop)
+            except (JobFailed, Stopped) as failure:
+                code, summary = failure.code, summary_of_end(request, failure)
+                say(f"stage {stage.name}: {failure}; run the same command again to go on")
             write_summary(request.summary_path, summary, code)
-        except (JobFailed, Stopped) as failure:
+        except JobFailed as failure:  # It cannot be written.
             code, record["error"] = failure.code, str(failure)
             say(f"stage {stage.name}: {failure}; run the same command again to go on")
         except Refused as refusal:
@@ -198,7 +224,7 @@ class Pipeline:
             say(f"{self.path}: stage {stage.name}: {refusal}")
         self.records.append(record | {"exit_code": code, "seconds": time.monotonic() - start, **summary})
         write_report(self.report, self.path, self.records, self.start)
-        return code, facts_of(given, summary)
+        return code, facts_of(given, summary) if code == 0 else {}
 
 
 def run_pipeline(words: list[str]) -> int:
@@ -229,5 +255,10 @@ def run_pipeline(words: list[str]) -> int:
         raise Refused(f"{paths[0]} cannot be read: {error.strerror}") from None
     pipeline = Pipeline(paths[0], recipe, options["--address"], options["--report"] or os.path.join(os.path.dirname(paths[0]), "report.json"), is_quiet)
     pipeline.check()
-    with connected(Request("pipeline", (), address=options["--address"])):
+    with contextlib.ExitStack() as until_end:
+        try:
+            until_end.enter_context(connected(Request("pipeline", (), address=options["--address"])))
+        except Refused as refusal:
+            pipeline.report_no_cluster(refusal)
+            raise
         return pipeline.run(StopWatch())  # Behind Ray, which has handlers of its own.

@@ -198,6 +198,55 @@ def a_quiet_pipeline_has_quiet_stages() -> None:
             require([request.is_quiet for _, request, _ in job.checked] == want, "stages", words, is_quiet, job.checked)
 
 
+def a_stage_that_fails_writes_its_summary() -> None:
+    with temporary_folder() as folder:
+        code, stages = run_with(of_two_downloads(folder, words=f"--json-summary {folder}/two.json"), [(0, {}), JobFailed("item 3 failed", 1, {"rows_in": 7})])
+        want = {"download": {"rows_in": 7}, "error": "item 3 failed"}
+        require(json.loads((folder / "two.json").read_text()) == want and stages[1]["download"] == {"rows_in": 7} and stages[1]["error"] == "item 3 failed", "what it has done", stages)
+
+
+def a_refused_start_is_reported_with_its_reason() -> None:
+    def reported(job: pipeline.Pipeline, *calls) -> dict:
+        for call in calls:
+            refusal_of(call)
+        return json.loads(open(job.report, encoding="utf-8").read())
+
+    def refuse_second(request, given=None) -> dict:
+        if "m2" in request.arguments:
+            raise Refused("no node has a GPU")
+        return {}
+
+    with temporary_folder() as folder:
+        with unittest.mock.patch.object(pipeline, "read_arguments", refuse_second):
+            report = reported(job := of_two_downloads(folder, words="m2"), job.check)
+        require([(one["name"], one["exit_code"], one["error"]) for one in report["stages"]] == [("two", 2, "no node has a GPU")], "a command line", report)
+        with unittest.mock.patch.object(pipeline, "read_arguments", lambda request: {}), unittest.mock.patch.object(verbs, "check_room_for", refuse_second):
+            job = of_two_downloads(folder, words="m2")
+            job.check()
+            report = reported(job, lambda: job.run(None))
+        require([(one["name"], one["exit_code"], one["error"]) for one in report["stages"]] == [("two", 2, "no node has a GPU")] and "m2" in report["stages"][0]["arguments"], "room", report)
+
+
+def a_cluster_that_is_refused_is_reported() -> None:
+    with temporary_folder() as folder, unittest.mock.patch.object(pipeline, "read_arguments", lambda request: {}):
+        (folder / "r.toml").write_text('[[stage]]\nname = "s"\nverb = "sample"\narguments = []\n')
+        with unittest.mock.patch.object(pipeline, "connected", side_effect=Refused("nobody listens there")):
+            require(refusal_of(pipeline.run_pipeline, [str(folder / "r.toml")]) == "nobody listens there", "the refusal")
+        report = json.loads((folder / "report.json").read_text())
+        require(report["error"] == "nobody listens there" and report["stages"] == [], "the report", report)
+        with unittest.mock.patch.object(pipeline, "connected", lambda request: contextlib.nullcontext()), unittest.mock.patch.object(pipeline, "StopWatch", lambda: None), unittest.mock.patch.object(verbs, "check_room_for", side_effect=JobFailed("the cluster was lost")):
+            require(pipeline.run_pipeline([str(folder / "r.toml")]) == 1, "exit code")
+        require(json.loads((folder / "report.json").read_text())["error"] == "the cluster was lost", "a lost one")
+
+
+def an_older_report_stays_until_there_is_something_to_report() -> None:
+    with temporary_folder() as folder, unittest.mock.patch.object(pipeline, "read_arguments", lambda request: {}):
+        (folder / "report.json").write_text("older")
+        of_two_downloads(folder).check()
+        require((folder / "report.json").read_text() == "older" and len(os.listdir(folder)) == 1, "the older one", os.listdir(folder))
+        require("cannot be written" in refusal_of(of_two_downloads(folder, report=str(folder)).check), "a folder")
+
+
 def a_report_that_cannot_be_written_is_refused_before_the_first_stage() -> None:
     with temporary_folder() as folder, unittest.mock.patch.object(pipeline, "read_arguments", lambda request: {}):
         said = refusal_of(of_two_downloads(folder, report=str(folder / "none" / "report.json")).check)
@@ -242,6 +291,10 @@ if __name__ == "__main__":
             a_lost_cluster_ends_a_pipeline_before_its_first_stage,
             a_stage_keeps_its_exit_code_where_its_summary_cannot_be_written,
             a_quiet_pipeline_has_quiet_stages,
+            a_stage_that_fails_writes_its_summary,
+            a_refused_start_is_reported_with_its_reason,
+            a_cluster_that_is_refused_is_reported,
+            an_older_report_stays_until_there_is_something_to_report,
             a_report_that_cannot_be_written_is_refused_before_the_first_stage,
             a_summary_that_cannot_be_written_is_refused_before_the_first_stage,
             a_file_of_settings_of_a_stage_is_looked_at,

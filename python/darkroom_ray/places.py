@@ -10,27 +10,39 @@ PATTERN = re.compile(r"[*?\[]")
 STORES = ("s3://", "hf://")
 SETTINGS = re.compile(r"\?[^?]*=.*$")  # Of an address of a store; another ? is of a pattern.
 
-# Flags and positionals that name places, by verb: what is read, and what is written.
+# Flags and positionals that name places, by verb: what is read, and what is written. Of tune the recipe lies in the output folder for the trials,
+# and what --config says stands in their commands.
 READ_PLACES = {
-    "download": ("--metadata", "--deny-list"),
-    "process": ("RAW_URI", "--model"),
-    "train": ("RECIPE.toml", "--data", "--model", "--validation", "--init-from"),
-    "online": ("RECIPE.toml", "--raw-data", "--model", "--validation", "--init-from"),
+    "download": ("--metadata", "--deny-list", "--catalogue", "--rates-from", "--config"),
+    "process": ("RAW_URI", "--model", "--catalogue", "--config"),
+    "train": ("RECIPE.toml", "--data", "--model", "--validation", "--init-from", "--resume", "--config"),
+    "online": ("RECIPE.toml", "--raw-data", "--model", "--validation", "--init-from", "--resume", "--config"),
     "encoder": ("RECIPE.toml", "--raw-data", "--model"),
     "transformer": ("RAW_URI",),
-    "tune": ("--data", "--raw-data", "--model", "--validation"),  # The recipe lies in the output folder for the trials.
-    "sample": ("--model", "--prompts-file", "--jobs", "--frozen", "--init-image"),
-    "serve": ("MODEL", "--keys", "--frozen"),
+    "tune": ("--data", "--raw-data", "--model", "--validation"),
+    "sample": ("--model", "--prompts-file", "--jobs", "--reproduce", "--frozen", "--init-image", "--init-images", "--latents", "--config"),
+    "serve": ("MODEL", "--keys", "--frozen", "--run", "--dataset", "--multi-model", "--config"),
 }
-WRITTEN_PLACES = {"download": ("OUTPUT_URI",), "process": ("OUTPUT_URI",), "train": ("--output",), "online": ("--output",), "tune": ("--output",), "encoder": (), "transformer": (), "sample": ("--output",), "serve": ()}
+WRITTEN_PLACES = {"download": ("OUTPUT_URI",), "process": ("OUTPUT_URI",), "train": ("--output",), "online": ("--output",), "tune": ("--output",), "encoder": (), "transformer": (), "sample": ("--output", "--save-latents"), "serve": ()}
+NO_PLACES = {"--resume": ("auto", "none")}  # Words that a flag takes instead of a place.
+
+
+def place_of_model(word: str) -> str:
+    """Of NAME=PLACE the place; a / before the = is of a path, as the program has it (apps/darkroom/verb_serve.cpp)."""
+    name, equals, place = word.partition("=")
+    return place if name and equals and "/" not in name else word
+
+
+def named_places(given: dict[str, list[str]], names: tuple[str, ...]) -> list[str]:
+    words = [(name, word) for name in names for word in given.get(name, []) if word not in NO_PLACES.get(name, ())]
+    return [place_of_model(word) if name == "MODEL" else word for name, word in words]
 
 
 def local_paths(given: dict[str, list[str]], names: tuple[str, ...]) -> list[str]:
     """Those of the places that lie on a disk, as paths; of a pattern its folder."""
     paths = []
-    for name in names:
-        for path in filter(None, map(path_on_disk, given.get(name, []))):
-            paths.append(folder_of_pattern(path) if PATTERN.search(path) else path)
+    for path in filter(None, map(path_on_disk, named_places(given, names))):
+        paths.append(folder_of_pattern(path) if PATTERN.search(path) else path)
     return paths
 
 
@@ -54,7 +66,7 @@ def inside(folder: str, name: str) -> str:
 def store_places(given: dict[str, list[str]], names: tuple[str, ...]) -> list[str]:
     """Those of the places that lie on a store; of a pattern its folder."""
     places = []
-    for uri in (uri for name in names for uri in given.get(name, []) if uri.startswith(STORES)):
+    for uri in (place for place in named_places(given, names) if place.startswith(STORES)):
         place, settings = split_settings(uri)
         places.append((folder_of_pattern(place) if PATTERN.search(place) else place) + settings)
     return places

@@ -11,9 +11,9 @@ import threading
 import types
 
 from cases import main, require, temporary_folder
-from ray_units import PATIENCE, fake_modules, item_request, node, refusal_of
+from ray_units import PATIENCE, asked, fake_modules, item_request, node, refusal_of
 
-from darkroom_ray import item_job, preflight, program, serve_child, serve_scaling, serving, stopping  # noqa: E402
+from darkroom_ray import item_job, places, preflight, program, serve_child, serve_scaling, serving, stopping  # noqa: E402
 from darkroom_ray.flags import Refused, read_request  # noqa: E402
 from darkroom_ray.request import Service  # noqa: E402
 
@@ -50,6 +50,13 @@ def what_several_servers_do_each_by_itself_is_refused() -> None:
         require(f"leave {name} out, or ask for --max-replicas 1" in refusal_of(serving.check_service, several, {name: ["1"]}), "sentence", name)
     for name in ("--tls-cert", "--tls-key"):
         require("leave --tls-cert and --tls-key out" in refusal_of(serving.check_service, alone, {name: ["x"]}), "TLS")
+
+
+def models_are_looked_at_without_their_names() -> None:
+    for word, read, stores in (("own=run/step-1", ["run/step-1"], []), ("own=s3://b/run?region=r", [], ["s3://b/run?region=r"]), ("own=file:///a%20b", ["/a b"], []), ("models/a=b", ["models/a=b"], []), ("=a", ["=a"], []),
+                               ("own=a=b", ["a=b"], []), ("own=", [], []), ("s3://b/what=x", [], ["s3://b/what=x"]), ("models/tiny", ["models/tiny"], []), ("own=hf://o/n", [], ["hf://o/n"])):
+        found = places.places_of(asked("serve"), {"MODEL": [word]})
+        require((found.read, found.read_stores) == (read, stores), "a model", word, found)
 
 
 def services_of_one_cluster_have_names() -> None:
@@ -227,6 +234,7 @@ if __name__ == "__main__":
             a_service_lets_nobody_in_without_keys,
             a_service_has_no_summary,
             what_several_servers_do_each_by_itself_is_refused,
+            models_are_looked_at_without_their_names,
             services_of_one_cluster_have_names,
             a_ray_without_serve_is_refused,
             a_name_that_another_command_holds_is_refused,

@@ -422,6 +422,22 @@ def places_of_a_command_line_are_found() -> None:
         require(program_log.local_storage(Request("train", (), folder="/here"), output) == want, "Ray Train's records", output)
 
 
+def every_place_that_a_node_reads_or_writes_is_found() -> None:
+    given = {"--config": ["c.toml"], "--catalogue": ["p.toml"], "--rates-from": ["summary.json"], "--resume": ["old/step-1"], "--run": ["run-1", "run-2"], "--dataset": ["images", "s3://b/d"], "--multi-model": ["models"],
+             "--latents": ["noise.safetensors"], "--init-images": ["pictures"], "--reproduce": ["pictures.json"], "--save-latents": ["out/l.safetensors"]}
+    for verb, want in (("download", ["c.toml", "p.toml", "summary.json"]), ("process", ["c.toml", "p.toml"]), ("train", ["old/step-1", "c.toml"]), ("online", ["old/step-1", "c.toml"]), ("tune", []),
+                       ("sample", ["noise.safetensors", "pictures", "pictures.json", "c.toml"]), ("serve", ["run-1", "run-2", "images", "models", "c.toml"])):
+        found = places.places_of(asked(verb), given)
+        require(sorted(found.read) == sorted(want), "inputs", verb, found)
+        require(found.written == (["out/l.safetensors"] if verb == "sample" else []), "outputs", verb, found)
+    require(places.places_of(asked("serve"), given).read_stores == ["s3://b/d"] and places.places_of(asked("train"), {"--resume": ["s3://b/x"]}).read_stores == ["s3://b/x"], "on stores")
+    require(places.places_of(asked("sample"), {"--save-latents": ["s3://b/l"]}).written_stores == ["s3://b/l"], "written to stores")
+    restored = read_request("train", ["r.toml", "--restore-from-uri", "old/step-1"], "/").arguments
+    require(restored == ("r.toml", "--resume", "old/step-1"), "by the reference's name", restored)
+    for word in ("auto", "none"):
+        require(places.places_of(asked("train"), {"--resume": [word]}) == places.Places([], []), "a word that names no place", word)
+
+
 def a_node_looks_at_the_places_and_leaves_nothing() -> None:
     with temporary_folder() as folder:
         (folder / "in").mkdir()
@@ -1492,6 +1508,7 @@ if __name__ == "__main__":
             the_autoscaler_of_the_cluster_is_asked_what_may_come,
             a_silent_head_is_told_of_where_room_is_missing,
             places_of_a_command_line_are_found,
+            every_place_that_a_node_reads_or_writes_is_found,
             a_node_looks_at_the_places_and_leaves_nothing,
             an_actor_on_a_node_tells_all_that_it_sees,
             an_address_at_which_nobody_listens_is_refused_at_once,

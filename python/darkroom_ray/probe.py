@@ -40,6 +40,7 @@ NONCE_PREFIX = "_tmp.probe-"  # What begins with _tmp is no data (docs/formats/c
 
 
 def versions_here(program: str) -> dict[str, str]:
+    """Errors: Refused."""
     found = {"darkroom": program_version(program), "python": ".".join(platform.python_version_tuple()[:2])}
     for package in ("ray", "torch", "pyarrow"):
         try:
@@ -80,9 +81,10 @@ def look_at_program(request: Request, places: Places, seconds: float) -> dict:
     """Runs on a node. `seconds`: that a store has to answer."""
     try:
         program = find_program(request.program)
+        versions = versions_here(program)
     except Refused as refusal:
         return {"problem": str(refusal)}
-    return {"versions": versions_here(program), "paths": tuple(look_at_stores(program, places.read_stores, places.written_stores, seconds))}
+    return {"versions": versions, "paths": tuple(look_at_stores(program, places.read_stores, places.written_stores, seconds))}
 
 
 def look_at_disk(request: Request, places: Places, nonce: str) -> dict:

@@ -28,7 +28,7 @@ def find_program(named: str = "") -> str:
     """Errors: Refused."""
     named = named or os.environ.get("DARKROOM_PROGRAM", "")
     if named:
-        if not os.access(named, os.X_OK):
+        if not os.path.isfile(named) or not os.access(named, os.X_OK):
             raise Refused(f"the program that --program or DARKROOM_PROGRAM names cannot be run here: {named}")
         return named
     of_wheel = pathlib.Path(__file__).resolve().parent.parent / "darkroom" / "bin" / "darkroom"
@@ -53,8 +53,17 @@ def start_child(request: Request, words: list[str], environment: dict[str, str] 
     return child
 
 
+def run_program(program: str, *words: str, said: str = "") -> subprocess.CompletedProcess:
+    """To its end, with this on its standard input. Errors: Refused, where the system does not start it."""
+    try:
+        return subprocess.run([program, *words], input=said, capture_output=True, text=True, check=False)
+    except OSError as error:
+        raise Refused(f"{program} does not start: {error.strerror}; name the program darkroom, built for this machine, with --program PATH") from None
+
+
 def program_version(program: str) -> str:
-    done = subprocess.run([program, "--version"], capture_output=True, text=True, check=False)
+    """Errors: Refused."""
+    done = run_program(program, "--version")
     return done.stdout.strip() if done.returncode == 0 else f"it does not start ({done.stderr.strip().splitlines()[-1:] or done.returncode})"
 
 
@@ -62,10 +71,13 @@ def read_arguments(request: Request) -> dict[str, list[str]]:
     """What the program makes of a command line: the words of each flag and positional. Errors: Refused, with the program's own sentence."""
     program = find_program(request.program)
     line = json.dumps(request.command()) + "\n"
-    done = subprocess.run([program, "help", "--parse"], input=line, capture_output=True, text=True, check=False)
+    done = run_program(program, "help", "--parse", said=line)
     if done.returncode != 0:
         raise Refused(f"{program} does not start: {done.stderr.strip()}")
-    answer = json.loads(done.stdout)
+    try:
+        answer = json.loads(done.stdout)
+    except ValueError:
+        raise Refused(f"{program} does not answer as darkroom does; name the program darkroom with --program PATH") from None
     if answer["exit_code"] != 0:
         raise Refused(f"{answer['message']}; {answer['hint']}" if answer.get("hint") else answer["message"])
     return answer["given"]

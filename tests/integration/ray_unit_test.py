@@ -457,6 +457,22 @@ def a_node_looks_at_the_places_and_leaves_nothing() -> None:
         require("cannot be run here" in missing["problem"], "a missing program", missing)
 
 
+def a_program_that_does_not_start_is_refused() -> None:
+    with temporary_folder() as folder:
+        (folder / "text").write_text("no program")
+        (folder / "text").chmod(0o755)
+        for name, words in (("", "cannot be run here"), ("gone", "cannot be run here"), ("text", "does not start")):
+            request = Request("process", (), folder=str(folder), program=str(folder / name))
+            for asks in (program.read_arguments, lambda request: probe.versions_here(program.find_program(request.program))):
+                said = refusal_of(asks, request)
+                require(words in said and str(folder / name) in said and "\n" not in said, "the refusal", name, said)
+            require(words in probe.look_at_program(request, places.Places([], []), PATIENCE)["problem"], "a node that looks at it", name)
+        require("does not answer as darkroom does" in refusal_of(program.read_arguments, Request("process", (), program="/bin/true")), "another program")
+        with contextlib.redirect_stderr(io.StringIO()) as said:
+            code = command.main(["process", "in", "out", "--program", str(folder)])
+        require(code == 2 and "cannot be run here" in said.getvalue(), "the command", code, said.getvalue())
+
+
 def an_actor_on_a_node_tells_all_that_it_sees() -> None:
     ray = types.SimpleNamespace(get=lambda reply: reply, exceptions=types.SimpleNamespace(RayError=RuntimeError))
     with temporary_folder() as folder:
@@ -1510,6 +1526,7 @@ if __name__ == "__main__":
             places_of_a_command_line_are_found,
             every_place_that_a_node_reads_or_writes_is_found,
             a_node_looks_at_the_places_and_leaves_nothing,
+            a_program_that_does_not_start_is_refused,
             an_actor_on_a_node_tells_all_that_it_sees,
             an_address_at_which_nobody_listens_is_refused_at_once,
             a_cluster_that_does_not_let_the_command_in_refuses_it,

@@ -115,7 +115,7 @@ SERVICE = ("serve",)
 # Of the cluster. The program does not see them.
 CLUSTER_FLAGS = (
     ClusterFlag("--address", "HOST:PORT", "of the Ray cluster; auto: one that runs on this machine (RAY_ADDRESS; else a Ray of its own that ends with the command)"),
-    ClusterFlag("--cluster-config", "FILE.yaml", "of `ray up` (on its head ~/ray_bootstrap_config.yaml): nodes that it may bring count as if they were there (those of the autoscaler that runs on the cluster's head)"),
+    ClusterFlag("--cluster-config", "FILE.yaml", "of `ray up` (on its head ~/ray_bootstrap_config.yaml), or a manifest of KubeRay (RayCluster, RayJob): nodes that it may bring count as if they were there (those of the autoscaler that runs on the cluster's head)"),
     ClusterFlag("--num-cpus-per-task", "X", "CPUs that Ray reserves for a task, an encoder, a rank or a trial (1)", read=amount),
     ClusterFlag("--num-gpus-per-task", "X", "GPUs of the same (0)", read=amount),
     ClusterFlag("--memory-per-task", "BYTES", "memory of the same (nothing reserved)", read=byte_count),

@@ -6,7 +6,9 @@ import os
 import pathlib
 from collections.abc import Iterator
 
+from darkroom_ray import kuberay
 from darkroom_ray.flags import Refused
+from darkroom_ray.kuberay import MOST_NODES
 from darkroom_ray.preflight import Node
 from darkroom_ray.request import NodeType, Request
 
@@ -15,7 +17,6 @@ HEAD_RESOURCE = "node:__internal_head__"  # Ray gives it to the head.
 # Ray's process on the head that brings nodes, in both of its kinds.
 AUTOSCALERS = ("/autoscaler/_private/monitor.py", "/autoscaler/v2/monitor.py")
 HEAD_SECONDS = 4.0  # That the head has to tell what its autoscaler may bring: a refusal comes within ten seconds.
-MOST_NODES = 1000  # Of a type that has no bound.
 
 
 def nodes_of(ray) -> list[Node]:
@@ -69,7 +70,8 @@ def types_in(path: str, document: object) -> Iterator[NodeType]:
     """Of a configuration of Ray's cluster launcher (`ray up`), without the head's. Errors: Refused, naming file, type and value."""
     types = document.get("available_node_types") if isinstance(document, dict) else None
     if not isinstance(types, dict) or not types:
-        raise Refused(f"{path} has no available_node_types: name the file of `ray up`, on the head ~/ray_bootstrap_config.yaml")
+        raise Refused(f"{path} has no available_node_types: name the file of `ray up` (on its head ~/ray_bootstrap_config.yaml), or a manifest of KubeRay "
+                      f"(kind {' or '.join(kuberay.KINDS)})")
     for name, about in types.items():
         about = about if isinstance(about, dict) else {}
         most = count_of(path, name, about.get("max_workers", document.get("max_workers", 0)))  # As the launcher fills it in.
@@ -97,15 +99,18 @@ def with_coming(request: Request, there: list[Node]) -> list[Node]:
 
 
 def types_of_file(path: str) -> tuple[NodeType, ...]:
-    """Errors: Refused."""
+    """Of `ray up`, or a manifest of KubeRay, beside which there may be other documents. Errors: Refused."""
     import yaml
 
     try:
         with open(path, encoding="utf-8") as file:
-            document = yaml.safe_load(file)
+            documents = list(yaml.safe_load_all(file))
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
-        raise Refused(f"--cluster-config {path} cannot be read: {error}") from None
-    return tuple(types_in(path, document))
+        raise Refused(f"--cluster-config {path} cannot be read: {' '.join(str(error).split())}") from None
+    manifests = [document for document in documents if kuberay.is_manifest(document)]
+    if len(manifests) > 1:
+        raise Refused(f"{path} has several clusters of KubeRay: name a file with one")
+    return tuple(kuberay.types_in(path, manifests[0]) if manifests else types_in(path, documents[0] if len(documents) == 1 else None))
 
 
 def autoscaler_file(words: list[str], port: str) -> str:

@@ -35,7 +35,9 @@ NOTHING_THERE = "nothing has that name yet"  # As the program says of a place of
 # Of the driver's machine, where other packages compute nothing: a head without GPUs may have another torch.
 DRIVER_PACKAGES = ("darkroom", "ray", "python")
 HEAD_IS_SILENT = ("the head has not said yet what its autoscaler may bring, and nodes that may come were not counted: run the same command again, or name "
-                  "the file of `ray up` with --cluster-config")
+                  "the file of `ray up`, or KubeRay's manifest, with --cluster-config")
+KUBERAY = "RAY_USAGE_STATS_KUBERAY_IN_USE"  # Its operator sets it in every pod.
+PODS_ARE_NOT_COUNTED = "pods that KubeRay may bring were not counted, since it tells Ray nothing of them: name its manifest with --cluster-config"
 NONCE_PREFIX = "_tmp.probe-"  # What begins with _tmp is no data (docs/formats/commit.md).
 
 
@@ -270,11 +272,18 @@ def refuse(problems: list[str]) -> None:
         raise Refused("nothing was begun:\n" + "\n".join(f"  - {problem}" for problem in problems))
 
 
+def what_was_not_counted(request: Request) -> list[str]:
+    """Of nodes that may come."""
+    if request.is_head_silent:
+        return [HEAD_IS_SILENT]
+    return [PODS_ARE_NOT_COUNTED] if KUBERAY in os.environ and not request.node_types and not request.cluster_config else []
+
+
 def problems_of_room(request: Request, given: dict[str, list[str]], nodes: list[Node]) -> list[str]:
     groups = gradient_groups(given) if request.verb in RUNS else None
     missing = check_resources(with_coming(request, nodes), request)
     has_records = request.verb in RUNS and not is_set(given, "--dry-run")
-    return [*check_amounts(request, given, groups), *(check_storage(request, given) if has_records else ()), *missing, *([HEAD_IS_SILENT] if missing and request.is_head_silent else [])]
+    return [*check_amounts(request, given, groups), *(check_storage(request, given) if has_records else ()), *missing, *(what_was_not_counted(request) if missing else ())]
 
 
 def check_room(ray, request: Request, given: dict[str, list[str]]) -> None:

@@ -106,7 +106,7 @@ class Request:
     items_per_task: int = 0  # 0: by the number of items.
     max_failures: int = 3  # -1: for ever.
     address: str = ""  # Of the cluster; "": RAY_ADDRESS, else a Ray of this machine that ends with the command.
-    cluster_config: str = ""  # Of `ray up`: its types of nodes may come; "": as the cluster itself knows.
+    cluster_config: str = ""  # Of `ray up`, or KubeRay's manifest: its types of nodes may come; "": as the cluster itself knows.
     node_types: tuple[NodeType, ...] = ()  # That may come: nodes.with_node_types().
     is_head_silent: bool = False  # Whether any may come is not known: the head, which was asked, has not answered yet.
     program: str = ""  # Path of the program on every node; "": each node's own.

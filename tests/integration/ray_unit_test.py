@@ -28,7 +28,7 @@ from cases import main, require, temporary_folder
 from ray_units import PATIENCE, ROOT, VERSIONS, asked, fake_modules, item_request, node, refusal_of
 
 from darkroom.item_child import read_item_numbers  # noqa: E402
-from darkroom_ray import cluster, command, flags, item_child, item_job, item_workers, items, nodes, places, preflight, prices, probe, program, program_log, progress, stopping, training, verbs  # noqa: E402
+from darkroom_ray import cluster, command, flags, item_child, item_job, item_workers, items, kuberay, nodes, places, preflight, prices, probe, program, program_log, progress, stopping, training, verbs  # noqa: E402
 from darkroom_ray.flags import read_request  # noqa: E402
 from darkroom_ray.preflight import Node, SeenPath  # noqa: E402
 from darkroom_ray.request import MARKET_LABEL, Placement, Request, without_secrets  # noqa: E402
@@ -339,7 +339,96 @@ def a_wrong_cluster_configuration_is_refused_with_its_place() -> None:
         require("/nowhere/c.yaml cannot be read" in refusal_of(nodes.with_node_types, None, request), "a file that is not there")
 
 
-JSON_AS_YAML = types.SimpleNamespace(safe_load=json.load, YAMLError=ValueError)  # Ray brings the real one.
+JSON_AS_YAML = types.SimpleNamespace(safe_load_all=lambda file: [json.load(file)], YAMLError=ValueError)  # Ray brings the real one.
+
+
+# As deploy/ray/kuberay_cluster.yaml: with the group's own resources; the others have what KubeRay takes from elsewhere.
+KUBERAY_GROUP = {"groupName": "encode-spot", "replicas": 0, "minReplicas": 0, "maxReplicas": 48, "labels": {MARKET_LABEL: "spot"}, "rayStartParams": {"object-store-memory": "268435456"},
+                 "resources": {"CPU": "8", "GPU": "1", "accelerator_type:A10G": "1"}}
+
+
+def group_of(*, limits: dict | None = None, requests: dict | None = None, **fields) -> dict:
+    container = {"name": "ray", "resources": {"limits": limits or {}, "requests": requests or {}}}
+    return {**KUBERAY_GROUP, "template": {"spec": {"containers": [container, {"name": "beside", "resources": {"limits": {"cpu": "99"}}}]}}, **fields}
+
+
+def manifest_of(*groups: dict, is_autoscaled: bool = True) -> dict:
+    head = {"resources": {"CPU": "0"}, "rayStartParams": {}, "template": {}}
+    return {"apiVersion": "ray.io/v1", "kind": "RayCluster", "metadata": {"name": "c"}, "spec": {"enableInTreeAutoscaling": is_autoscaled, "headGroupSpec": head, "workerGroupSpecs": list(groups)}}
+
+
+def types_of_manifest(document) -> tuple:
+    return tuple(kuberay.types_in("k.yaml", document))
+
+
+def groups_of_kuberay_count_before_they_come() -> None:
+    head = node("head", resources={"CPU": 0.0})
+    request = read_request("process", ["in", "out", "--num-encoders", "48", "--accelerator-type", "A10G", "--market", "spot"], "/")
+    require_sentence(preflight.check_resources([head], request), "the head alone", "no node has the accelerator type A10G")
+    manifest = manifest_of(group_of(limits={"memory": "30Gi", "nvidia.com/gpu": "1"}, requests={"cpu": "7", "memory": "26Gi"}))
+    with temporary_folder() as folder, fake_modules({"yaml": JSON_AS_YAML}):
+        for document in (manifest, {"kind": "RayJob", "spec": {"entrypoint": "x", "rayClusterSpec": manifest["spec"]}}):
+            (folder / "k.yaml").write_text(json.dumps(document))
+            known = nodes.with_node_types(None, dataclasses.replace(request, cluster_config=str(folder / "k.yaml")))
+            require([(one.name, one.most) for one in known.node_types] == [("encode-spot", 48)], "the groups", known.node_types)
+            require(preflight.check_resources(nodes.with_coming(known, [head]), known) == [], "with the file", document)
+            require_sentence(preflight.check_resources(nodes.with_coming(known, [head]), dataclasses.replace(known, num_workers=49)), "one too many", "room for 48 encoders of the 49")
+    come = node("e1", labels={nodes.NODE_TYPE_LABEL: "encode-spot"})
+    require(len(list(nodes.nodes_that_may_come(known.node_types, [come]))) == 47, "less those that are there")
+
+
+def groups_of_kuberay_have_what_it_gives_their_pods() -> None:
+    of_container = {"cpu": "7500m", "memory": "1.5Gi", "nvidia.com/gpu": "2"}
+    for group, want in (
+        (group_of(), {"CPU": 8, "GPU": 1, "accelerator_type:A10G": 1}),
+        (group_of(limits={"memory": "30Gi"}), {"CPU": 8, "GPU": 1, "accelerator_type:A10G": 1, "memory": 30 << 30}),
+        (group_of(resources={"memory": "2G", "rack": 3}, limits=of_container), {"CPU": 8, "GPU": 2, "memory": 2e9, "rack": 3}),
+        (group_of(resources={}, limits=of_container), {"CPU": 8, "GPU": 2, "memory": 3 << 29}),
+        (group_of(resources=None, requests=of_container), {"CPU": 8, "GPU": 2, "memory": 3 << 29}),
+        (group_of(resources={}, limits={"cpu": 4, "amd.com/gpu": 0}, requests={"cpu": "2", "amd.com/gpu": 1}), {"CPU": 4, "GPU": 1}),
+        (group_of(resources={}, limits=of_container, rayStartParams={"num-cpus": "3", "num-gpus": "4", "memory": "1000", "resources": '"{\\"rack\\": 1, \\"accelerator_type:T4\\": 1}"'}),
+         {"CPU": 3, "GPU": 4, "memory": 1000, "rack": 1, "accelerator_type:T4": 1}),
+        (group_of(resources={"CPU": "2"}, rayStartParams={"num-cpus": "3", "resources": '"{\\"rack\\": 1}"'}), {"CPU": 2}),
+        (group_of(resources={"CPU": "1e1"}), {"CPU": 10}),
+    ):
+        found = types_of_manifest(manifest_of(group))
+        require(found[0].resources == want, "resources", group, found[0].resources)
+    require(types_of_manifest(manifest_of(group_of()))[0].labels == {MARKET_LABEL: "spot"} and types_of_manifest(manifest_of(group_of(labels=None)))[0].labels == {}, "labels")
+
+
+def groups_of_kuberay_come_as_often_as_their_cluster_lets_them() -> None:
+    for fields, is_autoscaled, most in (({}, True, 48), ({"numOfHosts": 2}, True, 96), ({"suspend": True}, True, 0), ({"maxReplicas": None}, True, nodes.MOST_NODES), ({"maxReplicas": 2**31 - 1, "numOfHosts": 4}, True, nodes.MOST_NODES),
+                                       ({}, False, 0), ({"replicas": 5}, False, 5), ({"replicas": None, "minReplicas": 3}, False, 3), ({"replicas": 60}, False, 48), ({"replicas": 1, "minReplicas": 2, "numOfHosts": 3}, False, 6)):
+        found = types_of_manifest(manifest_of(group_of(**fields), is_autoscaled=is_autoscaled))
+        require(found[0].most == most, "of a group", fields, is_autoscaled, found)
+
+
+def a_wrong_manifest_of_kuberay_is_refused_with_its_place() -> None:
+    cpus_of_none = group_of(resources={})
+    for document, words in (
+        ({"kind": "RayCluster"}, "no workerGroupSpecs"), ({"kind": "RayJob", "spec": {"clusterSelector": {"x": "y"}}}, "no workerGroupSpecs"), ({"kind": "RayCluster", "spec": [1]}, "spec must be"),
+        ({"kind": "RayJob", "spec": {"rayClusterSpec": "x"}}, "rayClusterSpec must be"), (manifest_of(), "no workerGroupSpecs"), (manifest_of("x"), "with a groupName"), (manifest_of(group_of(groupName=None)), "with a groupName"),
+        (manifest_of(group_of(maxReplicas="48")), "encode-spot: maxReplicas must be a whole number"), (manifest_of(group_of(minReplicas=-1)), "minReplicas must be"), (manifest_of(group_of(numOfHosts=True)), "numOfHosts must be"),
+        (manifest_of(group_of(replicas=1.5)), "replicas must be"), (manifest_of(group_of(labels=["spot"])), "encode-spot: labels must be"), (manifest_of(group_of(resources={"GPU": "many"})), "encode-spot: GPU must be an amount"),
+        (manifest_of(group_of(resources={"GPU": -1})), "GPU must be an amount"), (manifest_of(group_of(resources={"GPU": True})), "GPU must be an amount"), (manifest_of(group_of(resources=["GPU"])), "resources must be"),
+        (manifest_of(group_of(limits={"memory": "30GiB"})), "memory must be an amount"), (manifest_of(group_of(resources={}, rayStartParams={"num-cpus": "8", "resources": "rack"})), "must be a JSON object"),
+        (manifest_of(group_of(resources={}, rayStartParams={"num-cpus": "8", "resources": "[1]"})), "must be a JSON object"), (manifest_of(group_of(rayStartParams="x")), "rayStartParams must be"),
+        (manifest_of(cpus_of_none), "encode-spot: its CPUs are not named"), (manifest_of({**cpus_of_none, "template": {}}), "its CPUs are not named"), (manifest_of({**cpus_of_none, "template": 3}), "template must be"),
+        (manifest_of({**cpus_of_none, "template": {"spec": {"containers": "x"}}}), "containers must be a list"), (manifest_of({**cpus_of_none, "template": {"spec": {"containers": ["x"]}}}), "container must be"),
+    ):
+        said = refusal_of(types_of_manifest, document)
+        require(words in said and "k.yaml" in said and "\n" not in said, "the refusal says something else", document, said)
+    with temporary_folder() as folder, fake_modules({"yaml": JSON_AS_YAML}):
+        several = types.SimpleNamespace(safe_load_all=lambda file: [{"kind": "Namespace"}, *json.load(file)], YAMLError=ValueError)
+        (folder / "k.yaml").write_text(json.dumps([manifest_of(group_of())]))
+        with fake_modules({"yaml": several}):
+            require(len(nodes.types_of_file(str(folder / "k.yaml"))) == 1, "beside other documents")
+            (folder / "k.yaml").write_text(json.dumps([manifest_of(group_of())] * 2))
+            require("several clusters" in refusal_of(nodes.types_of_file, str(folder / "k.yaml")), "which one")
+        for text, words in (("[\n{", "cannot be read"), ('{"kind": "RayService"}', "no available_node_types"), ("3", "no available_node_types")):
+            (folder / "k.yaml").write_text(text)
+            said = refusal_of(nodes.types_of_file, str(folder / "k.yaml"))
+            require(words in said and "\n" not in said and ("cannot" in words or "RayCluster or RayJob" in said), "another file", text, said)
 
 
 JOB_IDS = itertools.count()
@@ -412,6 +501,15 @@ def a_silent_head_is_told_of_where_room_is_missing() -> None:
         request = dataclasses.replace(asked("train", num_workers, num_workers), is_head_silent=is_silent)
         problems = probe.problems_of_room(request, {"RECIPE.toml": ["gone.toml"]}, there)
         require(len(problems) == num_problems and (num_problems < 2 or "autoscaler" in problems[-1] and "--cluster-config" in problems[-1]), "problems", num_workers, is_silent, problems)
+
+
+def pods_that_were_not_counted_are_told_of() -> None:
+    of_types = dataclasses.replace(asked("process", 40, num_cpus=1), node_types=types_of(LAUNCHER))
+    for request, is_told in ((asked("process", 40, num_cpus=1), True), (asked("process", 4, num_cpus=1), False), (of_types, False), (dataclasses.replace(asked("process", 40), cluster_config="k.yaml"), False)):
+        for environment in ({probe.KUBERAY: "1"}, {}):
+            with unittest.mock.patch.dict(os.environ, environment):
+                problems = probe.problems_of_room(request, {}, [node("head")])
+            require(any("--cluster-config" in problem for problem in problems) == (is_told and bool(environment)), "the advice", request, environment, problems)
 
 
 def places_of_a_command_line_are_found() -> None:
@@ -1521,8 +1619,13 @@ if __name__ == "__main__":
             gradient_groups_are_those_of_the_recipe_under_the_command_line,
             nodes_of_an_autoscaler_count_before_they_come,
             a_wrong_cluster_configuration_is_refused_with_its_place,
+            groups_of_kuberay_count_before_they_come,
+            groups_of_kuberay_have_what_it_gives_their_pods,
+            groups_of_kuberay_come_as_often_as_their_cluster_lets_them,
+            a_wrong_manifest_of_kuberay_is_refused_with_its_place,
             the_autoscaler_of_the_cluster_is_asked_what_may_come,
             a_silent_head_is_told_of_where_room_is_missing,
+            pods_that_were_not_counted_are_told_of,
             places_of_a_command_line_are_found,
             every_place_that_a_node_reads_or_writes_is_found,
             a_node_looks_at_the_places_and_leaves_nothing,

@@ -32,7 +32,7 @@ import challenge  # noqa: E402
 import kubernetes_validate  # noqa: E402
 import yaml  # noqa: E402
 from botocore.stub import Stubber  # noqa: E402
-from darkroom_ray import flags, preflight  # noqa: E402
+from darkroom_ray import flags, nodes, preflight  # noqa: E402
 
 KUBERNETES = ("1.31", "1.35")
 WAIT_SECONDS = 60.0  # For what comes at once, or never.
@@ -430,8 +430,9 @@ def read_by_ray(documents: dict[str, dict]) -> dict[str, dict]:
 
 
 # Machines by how they are bought: the published counts.
-PUBLISHED = {"aws.yaml": {"download-spot": 10, "download-on-demand": 10, "encode-spot": 48, "encode-on-demand": 48, "train-spot": 4, "train-on-demand": 4},
-             "kuberay_cluster.yaml": {"download-spot": 10, "encode-spot": 48, "encode-on-demand": 48, "train-on-demand": 4}, "kuberay_process_job.yaml": {"encode": 48}}
+POOLS = {"download-spot": 10, "download-on-demand": 10, "encode-spot": 48, "encode-on-demand": 48, "train-spot": 4, "train-on-demand": 4}
+PUBLISHED = {"aws.yaml": POOLS, "kuberay_cluster.yaml": POOLS, "kuberay_process_job.yaml": {"encode": 48}}
+HEAD = preflight.Node("head", resources={"CPU": 0.0, "memory": 30e9})
 
 
 def ray_takes_its_files_and_sees_the_published_pools() -> None:
@@ -444,7 +445,7 @@ def ray_takes_its_files_and_sees_the_published_pools() -> None:
         require({pool: about["max"] for pool, about in read["pools"].items()} == PUBLISHED[name], f"{name}: pools", read)
         for pool, about in read["pools"].items():
             require(about["labels"].get("ray.io/market-type") == ("on-demand" if pool.endswith("on-demand") else "spot"), f"{name}: label of {pool}", about)
-        require_room_for_the_published_command(read["pools"])
+        require_the_drivers_own_reading(name, read["pools"])
     wrong = copy.deepcopy(documents)
     wrong["aws.yaml"]["available_node_types"]["encode-spot"]["max_wrkers"] = 3
     wrong["kuberay_cluster.yaml"]["spec"]["workerGroupSpecs"][0]["labels"] = {"ray.io/market-type": "no label!"}
@@ -453,15 +454,52 @@ def ray_takes_its_files_and_sees_the_published_pools() -> None:
         require("error" in read, f"{name}: a planted mistake was taken", read)
 
 
-def require_room_for_the_published_command(pools: dict[str, dict]) -> None:
-    """The driver's own preflight, on the encoders of one market."""
-    command = ray_documents()["kuberay_process_job.yaml"]["spec"]["entrypoint"].split()
-    require(command[:2] == ["darkroom-ray", "process"], "entry point", command)
-    request = flags.read_request("process", command[2:], "/")
-    name, pool = next((name, pool) for name, pool in pools.items() if name.startswith("encode"))
-    nodes = [preflight.Node(f"{name}-{number}", resources={"memory": 32e9, **pool["resources"]}, labels=pool["labels"]) for number in range(pool["max"])]
-    require(preflight.check_resources(nodes, request) == [], "the preflight refuses the published command", preflight.check_resources(nodes, request))
-    require(preflight.check_resources(nodes[1:], request) != [], "47 machines hold 48 encoders")
+def require_the_drivers_own_reading(name: str, pools: dict[str, dict]) -> None:
+    """Of --cluster-config: what the preflight counts is what Ray's autoscaler does."""
+    types = nodes.types_of_file(str(ROOT / "deploy/ray" / name))
+    ours = {one.name: (one.most, one.resources, one.labels) for one in types}
+    theirs = {pool: (about["max"], about["resources"], about["labels"]) for pool, about in pools.items()}
+    require(ours == theirs, f"{name}: the driver reads", ours, "and Ray", theirs)
+
+
+def published_commands(name: str) -> list[list[str]]:
+    """Words behind darkroom-ray: of a job its entry point, of a cluster those that the head of aws.yaml has for its pools."""
+    entrypoint = ray_documents()["kuberay_process_job.yaml"]["spec"]["entrypoint"].split()
+    require(entrypoint[:2] == ["darkroom-ray", "process"], "entry point", entrypoint)
+    head = (ROOT / "deploy/ray/aws.yaml").read_text(encoding="utf-8")
+    of_pools = [[verb, *words.split()] for verb, words in re.findall(r"darkroom-ray (\w+) \.\.\. (--.*)", head)]
+    require([words[0] for words in of_pools] == ["download", "process", "train"], "the head of aws.yaml has the commands", of_pools)
+    return [entrypoint[1:], *(of_pools if name != "kuberay_process_job.yaml" else [])]
+
+
+def problems_of_room(document: dict, words: list[str]) -> list[str]:
+    """Of the driver's own preflight: the head alone is there, and --cluster-config names this file."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = pathlib.Path(folder, "cluster.yaml")
+        path.write_text(yaml.safe_dump(document), encoding="utf-8")
+        request = nodes.with_node_types(None, flags.read_request(words[0], [*words[1:], "--cluster-config", str(path)], "/"))
+    return preflight.check_resources(nodes.with_coming(request, [HEAD]), request)
+
+
+def with_one_encoder_less(document: dict) -> dict:
+    """In each of its pools."""
+    fewer = copy.deepcopy(document)
+    for group in fewer.get("spec", {}).get("rayClusterSpec", fewer.get("spec", {})).get("workerGroupSpecs", []):
+        group["maxReplicas"] -= group["groupName"].startswith("encode")
+    for name, pool in fewer.get("available_node_types", {}).items():
+        pool["max_workers"] = pool.get("max_workers", 0) - name.startswith("encode")
+    return fewer
+
+
+def the_preflight_counts_the_pools_that_the_head_may_bring() -> None:
+    for name, document in ray_documents().items():
+        for words in published_commands(name):
+            require(problems_of_room(document, words) == [], f"{name}: the preflight refuses {words}", problems_of_room(document, words))
+            request = flags.read_request(words[0], words[1:], "/")
+            require(preflight.check_resources([HEAD], request) != [], "a head alone has room for", words)
+        of_one_market = [*published_commands(name)[0], "--market", "spot"]
+        require(problems_of_room(document, of_one_market) == [], f"{name}: on spot machines alone", problems_of_room(document, of_one_market))
+        require(problems_of_room(with_one_encoder_less(document), of_one_market) != [], f"{name}: 47 machines hold 48 encoders")
 
 
 def kubernetes_takes_the_pods_of_ray() -> None:
@@ -470,7 +508,7 @@ def kubernetes_takes_the_pods_of_ray() -> None:
         cluster = document.get("spec", {}).get("rayClusterSpec", document.get("spec"))
         if cluster:
             pods += [cluster["headGroupSpec"]["template"], *(group["template"] for group in cluster["workerGroupSpecs"])]
-    require(len(pods) == 7, "pods", len(pods))
+    require(len(pods) == 9, "pods", len(pods))
     for template in pods:
         pod = {"apiVersion": "v1", "kind": "PodTemplate", "metadata": {"name": "pod"}, "template": copy.deepcopy(template)}
         for version in KUBERNETES:
@@ -569,7 +607,7 @@ def main() -> int:
                   a_failed_job_ends_the_script_with_the_platforms_reason, what_costs_until_it_is_removed_is_removed_the_last_made_first,
                   kubernetes_takes_every_manifest, a_client_comes_back_to_the_pod_that_has_its_job,
                   the_endpoint_on_gpus_is_that_on_processors_but_for_its_gpu, ray_takes_its_files_and_sees_the_published_pools,
-                  kubernetes_takes_the_pods_of_ray, ec2_takes_every_machine_of_the_cluster_launcher, systemd_takes_the_unit, the_unit_allows_the_gpus_that_its_policy_closes_off):
+                  the_preflight_counts_the_pools_that_the_head_may_bring, kubernetes_takes_the_pods_of_ray, ec2_takes_every_machine_of_the_cluster_launcher, systemd_takes_the_unit, the_unit_allows_the_gpus_that_its_policy_closes_off):
         try:
             check()
             print(f"ok      {check.__name__}")

@@ -535,6 +535,23 @@ def ec2_takes_every_machine_of_the_cluster_launcher() -> None:
     require(botocore.validate.ParamValidator().validate({"MinCount": 1, "MaxCount": 1, "InstanceTipe": "m5.large"}, shape).has_errors(), "a planted field was taken")
 
 
+def the_rights_of_the_ray_head_are_those_that_ray_asks_for() -> None:
+    if not (ROOT / ".venv-ray").exists():
+        print("skipped: there is no .venv-ray; tools/build/setup.sh ray installs it")
+        return
+    file = ROOT / "deploy/ray/aws.yaml"
+    packages = pathlib.Path(boto3.__file__).parent.parent
+    done = subprocess.run([ROOT / ".venv-ray/bin/python", ROOT / "tools/parity/ray_aws_calls.py", file, packages], capture_output=True, text=True, check=False)
+    require(done.returncode == 0, "ray_aws_calls.py:", done.stderr)
+    asked = json.loads(done.stdout)
+    head = {*asked["head"], "iam:PassRole"}  # Nobody calls that one: EC2 asks for it where a machine gets a profile.
+    named = set(re.findall(r"\b(?:ec2|iam):\w+", file.read_text(encoding="utf-8")))
+    require(named == head, "aws.yaml names", named, "and Ray asks for", head)
+    page = (ROOT / "docs/deploying.md").read_text(encoding="utf-8")
+    lacking = [action for action in head if f"`{action}`" not in page] + [action for action in asked["launcher"] if f"`{action.removeprefix('ec2:')}`" not in page]
+    require(lacking == [], "docs/deploying.md lacks", lacking)
+
+
 def systemd_takes_the_unit() -> None:
     if shutil.which("systemd-analyze") is None:
         print("skipped: systemd-analyze is not installed here")
@@ -607,7 +624,8 @@ def main() -> int:
                   a_failed_job_ends_the_script_with_the_platforms_reason, what_costs_until_it_is_removed_is_removed_the_last_made_first,
                   kubernetes_takes_every_manifest, a_client_comes_back_to_the_pod_that_has_its_job,
                   the_endpoint_on_gpus_is_that_on_processors_but_for_its_gpu, ray_takes_its_files_and_sees_the_published_pools,
-                  the_preflight_counts_the_pools_that_the_head_may_bring, kubernetes_takes_the_pods_of_ray, ec2_takes_every_machine_of_the_cluster_launcher, systemd_takes_the_unit, the_unit_allows_the_gpus_that_its_policy_closes_off):
+                  the_preflight_counts_the_pools_that_the_head_may_bring, kubernetes_takes_the_pods_of_ray, ec2_takes_every_machine_of_the_cluster_launcher,
+                  the_rights_of_the_ray_head_are_those_that_ray_asks_for, systemd_takes_the_unit, the_unit_allows_the_gpus_that_its_policy_closes_off):
         try:
             check()
             print(f"ok      {check.__name__}")

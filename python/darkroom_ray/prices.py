@@ -3,15 +3,10 @@
 import dataclasses
 
 from darkroom_ray.request import Request
+from darkroom_ray.shares import resources_here, share_of
 
 FLAG = "--price-per-hour"
-RESERVED = ("CPU", "GPU", "memory")  # Of Ray's resources those that a machine is paid for.
 COST_LINE = ": this has cost $"  # As the program says it (apps/darkroom/jobs/job_observation.cpp).
-
-
-def share_of(taken: dict[str, float], whole: dict[str, float]) -> float:
-    """Of the resource of which it takes most: what is left of the others beside it nobody can use as well."""
-    return max((min(1.0, taken.get(name, 0.0) / whole[name]) for name in RESERVED if whole.get(name)), default=0.0)
 
 
 def has_price(request: Request) -> bool:
@@ -39,9 +34,4 @@ def priced_here(request: Request) -> Request:
     """As the program of this Ray worker is to count. REQUIRES: called in a task or an actor, where there is a price."""
     if not has_price(request):
         return request
-    import ray
-
-    context = ray.get_runtime_context()
-    here = context.get_node_id()
-    whole = next((node["Resources"] for node in ray.nodes() if node["NodeID"] == here), {})
-    return with_share(request, share_of(context.get_assigned_resources(), whole))
+    return with_share(request, share_of(*resources_here()))

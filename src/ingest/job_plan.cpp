@@ -339,10 +339,11 @@ KeyValues JobPlan::footer_of(const WorkItem& item, const ItemTally& tally, KeyVa
   return footer;
 }
 
-Status JobPlan::publish(const WorkItem& item, const ItemTally& tally, FinishedShard shard) {
+Result<PublishOutcome> JobPlan::publish(const WorkItem& item, const ItemTally& tally, FinishedShard shard) {
   DARKROOM_ASSIGN_OR_RETURN(const PublishOutcome outcome, shard.object->publish());
   shard.object.reset();
-  return settle(item, record_of(item, tally), outcome, shard.num_bytes, std::move(shard.content_hash));
+  DARKROOM_RETURN_IF_ERROR(settle(item, record_of(item, tally), outcome, shard.num_bytes, std::move(shard.content_hash)));
+  return outcome;
 }
 
 /// Takes in what a publication left under the item's name.

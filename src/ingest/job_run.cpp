@@ -230,7 +230,7 @@ Status JobRun::commit(ItemInWork& item, std::unique_ptr<FinishedItem> finished) 
   const WorkItem& work = static_cast<JobItem&>(item).work;
   auto& part = static_cast<FinishedPart&>(*finished);
   const ItemAnswer answer{.item = work.number, .outcome = ItemOutcome::kCommitted, .tally = part.tally, .num_bytes = part.shard.num_bytes};
-  DARKROOM_RETURN_IF_ERROR(plan_->publish(work, part.tally, std::move(part.shard)));
+  DARKROOM_ASSIGN_OR_RETURN(const PublishOutcome outcome, plan_->publish(work, part.tally, std::move(part.shard)));
   finished.reset();
   claims_.release(work.number);
   release_freed_memory();
@@ -241,7 +241,7 @@ Status JobRun::commit(ItemInWork& item, std::unique_ptr<FinishedItem> finished) 
     const std::lock_guard hold(mutex_);
     ordered_.erase(work.number);
   }
-  return tools_.orders->answer(answer);
+  return outcome == PublishOutcome::kAlreadyThere ? answer_settled(work.number) : tools_.orders->answer(answer);
 }
 
 void JobRun::give_up() {

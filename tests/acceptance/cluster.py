@@ -21,6 +21,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from cluster_watch import CHAIN_PATIENCE, GatedWeb, Watch, environment_to_watch
 from harness import Skipped, Workbench, darkroom, digests, require, temporary_folder
+from PIL import Image
 from radosgw import BUCKET, Radosgw
 
 from cases import main
@@ -88,6 +89,20 @@ def check_summaries(stages: list[dict]) -> None:
     require(by_name["pictures"]["rows_out"] == 4, "pictures", by_name["pictures"])
 
 
+def weights_written(out: pathlib.Path) -> dict[pathlib.Path, int]:
+    """When, of runs on a disk."""
+    return {path: path.stat().st_mtime_ns for path in out.glob("run-*/checkpoints/*/**/*.safetensors")}
+
+
+def pictures_in(folder: pathlib.Path) -> dict[str, tuple]:
+    """The sheet and what is on it: pixels and what their files say of them, but for the model's place."""
+    found = {}
+    for path in folder.glob("heart*.png"):
+        with Image.open(path) as picture:
+            found[path.name] = (picture.size, picture.tobytes(), {name: value for name, value in picture.info.items() if name != "model"})
+    return found
+
+
 def await_rows(cluster: RayCluster, driver: Driver) -> None:
     for verb in ("download", "process"):  # How many is the summaries' matter: an item whose worker was lost behind its commit counts as one that was there.
         driver.wait_for(lambda: rows_on_metrics_port(cluster, verb) > 0, f"rows of {verb} on Ray's metrics port", CHAIN_PATIENCE)
@@ -133,17 +148,21 @@ def run_chain(out: str, fetch, environment: dict[str, str], watch_of=None) -> No
             costs = [stage[part]["dollars"] for stage in report["stages"] for part in ("download", "process", "train") if part in stage]
             require(len(costs) == 6 and min(costs) > 0 and report["dollars"] == sum(costs), "what the stages have cost", costs, report.get("dollars"))
             watch.judge(bench.model)
+        written = weights_written(folder / "out")
         again = run_pipeline(folder, cluster, "again.json")
         stack.close()
+        require(bool(out) != bool(written) and weights_written(folder / "out") == written, "weights were written a second time", written)
         check_summaries(report["stages"])
         require(all(stage[stage["verb"]]["cluster"]["items"] == 0 for stage in again["stages"] if stage["verb"] in ("download", "process")), "a stage was done twice", again)
         got = fetch(folder)
         run_single_program(folder, bench, web.port, {**os.environ, **of_hub})
         parts = [(name, "part-*") for name in ("images", "latents-64", "latents-128")]
         weights = [(name, "checkpoints/*/**/*.safetensors") for name in ("run-64", "run-128", "run-online")]
-        for name, pattern in (*parts, *weights, (".", "heart*.png")):
+        for name, pattern in (*parts, *weights):
             want = digests(str(folder / name), pattern)
             require(bool(want) and digests(str(got / name), pattern) == want, "other bytes than the single program's", name)
+        want = pictures_in(folder)
+        require(len(want) == 5 and pictures_in(got) == want, "other pictures than the single program's", sorted(want), sorted(pictures_in(got)))
         if SHEET_PATH and not out:
             shutil.copy(got / "heart.png", SHEET_PATH)
         print(f"the chain of {NUM_ROWS} rows took {report['seconds_total']:.0f} s: " + ", ".join(f"{stage['name']} {stage['seconds']:.0f} s" for stage in report["stages"]), flush=True)

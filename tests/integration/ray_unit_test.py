@@ -28,7 +28,7 @@ from cases import main, require, temporary_folder
 from ray_units import PATIENCE, ROOT, VERSIONS, asked, fake_modules, item_request, node, refusal_of
 
 from darkroom.item_child import read_item_numbers  # noqa: E402
-from darkroom_ray import cluster, command, flags, item_child, item_job, item_workers, items, kuberay, nodes, places, preflight, prices, probe, program, program_log, progress, stopping, training, verbs  # noqa: E402
+from darkroom_ray import cluster, command, flags, item_child, item_job, item_workers, items, kuberay, nodes, places, preflight, prices, probe, program, program_log, progress, shares, stopping, training, verbs  # noqa: E402
 from darkroom_ray.flags import read_request  # noqa: E402
 from darkroom_ray.preflight import Node, SeenPath  # noqa: E402
 from darkroom_ray.request import MARKET_LABEL, Placement, Request, without_secrets  # noqa: E402
@@ -1208,11 +1208,19 @@ def worked_with(request: Request, given: dict[str, list[str]]) -> Request:
     return seen[0]
 
 
+def programs_of_one_node_share_a_quarter_of_its_memory() -> None:
+    whole = {"CPU": 8.0, "GPU": 4.0, "memory": 64e9}
+    require(shares.memory_for({"GPU": 1.0, "CPU": 1.0}, whole) == ["--memory", "4000000000"], "four encoders with a GPU each")
+    require(shares.memory_for({"CPU": 8.0}, whole) == ["--memory", "16000000000"], "one that has all")
+    require(shares.memory_for({"CPU": 0.001}, whole) == ["--memory", str(256 << 20)], "the least")
+    require(shares.memory_for({"darkroom": 1.0}, whole) == shares.memory_for({"CPU": 1.0}, {}) == [], "what is not known")
+
+
 def a_program_is_told_of_its_share_of_the_machine_s_price() -> None:
     whole = {"CPU": 8.0, "GPU": 0.0, "memory": 100.0, "encoder": 2.0}
     for taken, share in (({"CPU": 2.0}, 0.25), ({"CPU": 2.0, "memory": 50.0}, 0.5), ({"encoder": 2.0}, 0.0), ({}, 0.0), ({"GPU": 1.0, "CPU": 0.8}, 0.1), ({"CPU": 9.0}, 1.0)):
-        require(prices.share_of(taken, whole) == share, "the share of", taken, prices.share_of(taken, whole))
-    require(prices.share_of({"GPU": 0.5, "CPU": 1.0}, {"GPU": 1.0, "CPU": 8.0}) == 0.5, "half a GPU")
+        require(shares.share_of(taken, whole) == share, "the share of", taken, shares.share_of(taken, whole))
+    require(shares.share_of({"GPU": 0.5, "CPU": 1.0}, {"GPU": 1.0, "CPU": 8.0}) == 0.5, "half a GPU")
     for words, want in (("--limit 3 --price-per-hour g5:spot", "--limit 3 --price-per-hour g5:spot*0.250000"), ("--price-per-hour=4*0.5", "--price-per-hour=4*0.5*0.250000")):
         request = read_request("process", ["a", "b", *words.split()], "/")
         require(" ".join(prices.with_share(request, 0.25).arguments[2:]) == want, "words of", words, prices.with_share(request, 0.25).arguments)
@@ -1660,6 +1668,7 @@ if __name__ == "__main__":
             a_stop_cancels_tasks_and_no_call_of_an_actor,
             a_lost_encoder_with_two_calls_is_one_restart,
             a_program_is_told_of_its_share_of_the_machine_s_price,
+            programs_of_one_node_share_a_quarter_of_its_memory,
             a_job_has_cost_what_its_workers_and_its_closing_run_have,
             what_ends_a_job_badly_is_said_by_a_quiet_one_too,
             why_rows_failed_is_told_once_for_each_code,

@@ -67,7 +67,7 @@ inline Result<FinishedShard> write_item(JobPlan& plan, const WorkItem& item, con
 
 inline Status commit_item(JobPlan& plan, const WorkItem& item, const std::string& value = "x") {
   DARKROOM_ASSIGN_OR_RETURN(FinishedShard shard, write_item(plan, item, value));
-  return plan.publish(item, tally_of(item), std::move(shard));
+  return plan.publish(item, tally_of(item), std::move(shard)).status();
 }
 
 /// Does what is pending, or so many items of it.

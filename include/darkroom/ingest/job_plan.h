@@ -138,8 +138,8 @@ class JobPlan {
   /// The footer that makes a shard this item's part: its record under kShardKey, then `more_footer`.
   KeyValues footer_of(const WorkItem& item, const ItemTally& tally, KeyValues more_footer = {}) const;
   /// Publishes an item's shard, begun under its part_name() and finished with footer_of(item, tally). When another writer was first, the
-  /// part that is there counts. Errors: the store's; kFailedPrecondition when what is there is another job's.
-  Status publish(const WorkItem& item, const ItemTally& tally, FinishedShard shard);
+  /// part that is there counts (kAlreadyThere). Errors: the store's; kFailedPrecondition when what is there is another job's.
+  Result<PublishOutcome> publish(const WorkItem& item, const ItemTally& tally, FinishedShard shard);
   /// Commits that found another writer's part there.
   int64_t num_lost_races() const;
 

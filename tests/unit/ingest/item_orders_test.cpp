@@ -115,6 +115,19 @@ TEST_F(OrderedItems, that_others_are_at_are_busy_and_nobody_waits) {
   EXPECT_THAT(orders_.said, ElementsAre("0 there 5")) << "what others committed meanwhile is looked for";
 }
 
+TEST_F(OrderedItems, that_others_committed_first_are_there) {
+  orders_.numbers = {2, 0};
+  const auto run = start("one", &orders_);
+  const auto item = take(*run);
+  ASSERT_TRUE(item.has_value());
+  const auto plan_of_other = plan_job(*store_, {});  // Whose claim could not be taken, say.
+  ASSERT_TRUE(plan_of_other.is_ok() && (*plan_of_other)->prepare().is_ok());
+  ASSERT_TRUE(commit_item(**plan_of_other, *item).is_ok());
+  ASSERT_TRUE(commit(*run, *item).is_ok());
+  work(*run);
+  EXPECT_THAT(orders_.said, ElementsAre("ready 5 items, 23 rows, open 0-4", "2 there 5", "0 committed 5"));
+}
+
 TEST_F(OrderedItems, that_are_asked_for_twice_are_done_once) {
   orders_.numbers = {2, 2};
   const auto run = start("one", &orders_);

@@ -47,7 +47,7 @@ class MovedParts : public ::testing::Test {
     auto object = plan.output().store->begin_object(plan.output().path, item.part_name()).value();
     auto shard = PagedShardWriter::open(std::move(object), value_schema()).value();
     ASSERT_TRUE(shard->write(*value_rows(tally.rows_out, "x")).is_ok());
-    const Status published = plan.publish(item, tally, shard->finish(plan.footer_of(item, tally)).value());
+    const Status published = plan.publish(item, tally, shard->finish(plan.footer_of(item, tally)).value()).status();
     ASSERT_TRUE(published.is_ok()) << published.to_string();
   }
   void make_first_parts() {

@@ -1,0 +1,27 @@
+"""What a Ray worker has of its machine: the share that its task or actor reserves."""
+
+RESERVED = ("CPU", "GPU", "memory")  # Of Ray's resources those that a machine is paid for.
+FLAG = "--memory"
+BUFFERS_SHARE = 4  # What the program takes of a machine that it has alone: a quarter.
+LEAST_MEMORY = 256 << 20
+
+
+def share_of(taken: dict[str, float], whole: dict[str, float]) -> float:
+    """Of the resource of which it takes most: what is left of the others beside it nobody can use as well."""
+    return max((min(1.0, taken.get(name, 0.0) / whole[name]) for name in RESERVED if whole.get(name)), default=0.0)
+
+
+def resources_here() -> tuple[dict[str, float], dict[str, float]]:
+    """What this task or actor has reserved, and what its node has. REQUIRES: called in one."""
+    import ray
+
+    context = ray.get_runtime_context()
+    here = context.get_node_id()
+    return context.get_assigned_resources(), next((node["Resources"] for node in ray.nodes() if node["NodeID"] == here), {})
+
+
+def memory_for(taken: dict[str, float], whole: dict[str, float]) -> list[str]:
+    """--memory for a program that is not told otherwise, so that as many as a node has room for take no more than one that is alone there; nothing
+    where it cannot be known."""
+    share = share_of(taken, whole)
+    return [FLAG, str(max(LEAST_MEMORY, int(whole["memory"] / BUFFERS_SHARE * share)))] if share > 0 and whole.get("memory") else []

@@ -58,6 +58,9 @@ def number(value: float) -> str:
     return f"{value:g}"
 
 
+ON_ONE_GPU = ("process", "encoder", "train", "online", "sample", "serve")  # Each worker of theirs.
+
+
 def listed(names) -> str:
     return ", ".join(sorted(names)) or "none"
 
@@ -75,6 +78,8 @@ def check_amounts(request: Request, given: dict[str, list[str]], num_groups: int
     for name, value in (("--num-gpus-per-task", placement.num_gpus), *(("--resources " + name, value) for name, value in placement.resources.items())):
         if value > 1 and value != int(value):
             yield f"{name} {number(value)}: Ray gives whole ones or a part of one; ask for {math.floor(value)} or {math.ceil(value)}"
+    if placement.num_gpus > 1 and request.verb in ON_ONE_GPU:
+        yield f"{worker_name(request.verb)} works on one GPU, and {number(placement.num_gpus)} would be reserved: ask for --num-gpus-per-task 1"
     device = given.get("--device", ["auto"])[0]
     if device.startswith("cuda") and not placement.num_gpus:
         yield f"--device {device} needs a GPU of Ray's for {worker_name(request.verb)}: add --num-gpus-per-task 1"
@@ -106,7 +111,7 @@ def check_ranks(request: Request, num_groups: int | None) -> Iterator[str]:
     if request.verb in RUNS and num_groups is not None and num_groups < request.num_workers:
         yield (f"{request.num_workers} ranks want a gradient group each: set runtime.gradient_groups to {request.num_workers} or more (it is {num_groups}; "
                f"--set runtime.gradient_groups={request.num_workers}), or ask for --num-training-workers {num_groups}")
-    if request.verb in RUNS and request.num_workers > 1 and request.placement.num_gpus not in (0, 1):
+    if request.verb in RUNS and request.num_workers > 1 and 0 < request.placement.num_gpus < 1:
         yield f"ranks take a GPU each, not {number(request.placement.num_gpus)}: ask for --num-gpus-per-task 1"
 
 

@@ -253,8 +253,10 @@ def encoders_end_their_programs_in_order() -> None:
 
 def a_stopped_encoder_waits_for_its_program() -> None:
     with temporary_folder() as folder:
-        request = dataclasses.replace(the_request(), folder=str(folder), encoders=item_request(folder, "trap 'sleep 0.2; touch ended; exit 0' TERM; touch begun; while :; do sleep 0.05; done"))
-        ray = types.SimpleNamespace(util=types.SimpleNamespace(get_node_ip_address=lambda: "10.0.0.7"))
+        request = dataclasses.replace(the_request(), folder=str(folder), encoders=item_request(folder, "trap 'sleep 0.2; touch ended; exit 0' TERM; echo \"$@\" > words; touch begun; while :; do sleep 0.05; done"))
+        context = types.SimpleNamespace(get_node_id=lambda: "17", get_assigned_resources=lambda: {"CPU": 1.0})
+        nodes = [{"NodeID": "16", "Resources": {}}, {"NodeID": "17", "Resources": {"CPU": 4.0, "memory": 16e9}}]
+        ray = types.SimpleNamespace(util=types.SimpleNamespace(get_node_ip_address=lambda: "10.0.0.7"), get_runtime_context=lambda: context, nodes=lambda: nodes)
         with fake_modules({"ray": ray}):
             actor = online.EncoderActor(request, {"RECIPE.toml": ["r.toml"], "--output": ["run"]}, "token", 0)
         end = time.monotonic() + PATIENCE
@@ -263,6 +265,7 @@ def a_stopped_encoder_waits_for_its_program() -> None:
             time.sleep(0.01)
         actor.stop()
         require((folder / "ended").exists() and actor.wait()[0] == 0, "the program was not waited for")
+        require("--memory 1000000000" in (folder / "words").read_text(), "its share of the node's memory", (folder / "words").read_text())
 
 
 def an_encoder_is_where_the_preflight_counted_it_until_it_is_lost() -> None:

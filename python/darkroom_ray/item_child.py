@@ -10,6 +10,7 @@ from darkroom_ray.prices import priced_here
 from darkroom_ray.program import child_environment, find_program, stop_program
 from darkroom_ray.request import Request
 from darkroom_ray.run_notes import TIMED
+from darkroom_ray.shares import memory_here
 from darkroom_ray.watched import ProgramWatch
 
 # Of the child, whatever a file of settings says: why rows fail is no warning, and the summary is the job's.
@@ -25,7 +26,7 @@ class ItemChild(item_child.ItemChild):
         self._began = time.monotonic()
         self._reasons: collections.deque[str] = collections.deque(maxlen=MOST_CODES)  # Why rows failed, until somebody asks.
         watch = ProgramWatch(request, request.verb, self._hear_said)
-        command = [find_program(request.program), *request.command(*OWN_WORDS, *watch.words, *(more or []))]
+        command = [find_program(request.program), *request.command(*OWN_WORDS, *memory_here(request), *watch.words, *(more or []))]
         super().__init__(command, request.folder, child_environment(request, environment), watch.hear)
         watch.follow(self._child)
 

@@ -32,10 +32,13 @@ class Encoder:
         self._access = access
         self._starting = threading.Lock()
         self._child: ItemChild | None = None
+        self._is_stopped = False
         self._beside = contextlib.ExitStack()  # Until the actor ends.
 
     def _started(self) -> ItemChild:
         with self._starting:
+            if self._is_stopped:
+                raise ChildProcessError("it was stopped")
             if self._child is None:
                 self._child = ItemChild(self._request, *self._transformers())
             return self._child
@@ -61,7 +64,9 @@ class Encoder:
             return (self._child.finish(), self._child.seconds()) if self._child else ([], 0.0)
 
     def stop(self) -> None:
-        """Ends its program in order, beside calls that are under way: they fail."""
+        """Ends its program in order, beside calls that are under way: they fail. One that is about to start one starts none."""
+        with self._starting:
+            self._is_stopped = True
         with self._beside:
             if self._child:
                 self._child.stop()

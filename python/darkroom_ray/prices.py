@@ -3,20 +3,15 @@
 import dataclasses
 
 from darkroom_ray.request import Request
-from darkroom_ray.shares import resources_here, share_of
+from darkroom_ray.shares import has_flag, resources_here, share_of, with_flag_of_settings
 
 FLAG = "--price-per-hour"
 COST_LINE = ": this has cost $"  # As the program says it (apps/darkroom/jobs/job_observation.cpp).
 
 
-def has_price(request: Request) -> bool:
-    return any(word.partition("=")[0] == FLAG for word in request.arguments)
-
-
 def with_price(request: Request, given: dict[str, list[str]]) -> Request:
     """A price of a file of settings stands on the command line, too, where its share is taken. `given`: program.read_arguments()."""
-    words = [f"{FLAG}={word}" for word in given.get(FLAG, [])[-1:] if not has_price(request)]
-    return dataclasses.replace(request, arguments=(*words, *request.arguments))  # In front: there may be words behind `--`.
+    return with_flag_of_settings(request, given, FLAG)
 
 
 def with_share(request: Request, share: float) -> Request:
@@ -32,6 +27,6 @@ def with_share(request: Request, share: float) -> Request:
 
 def priced_here(request: Request) -> Request:
     """As the program of this Ray worker is to count. REQUIRES: called in a task or an actor, where there is a price."""
-    if not has_price(request):
+    if not has_flag(request, FLAG):
         return request
     return with_share(request, share_of(*resources_here()))

@@ -1,5 +1,9 @@
 """What a Ray worker has of its machine: the share that its task or actor reserves."""
 
+import dataclasses
+
+from darkroom_ray.request import Request
+
 RESERVED = ("CPU", "GPU", "memory")  # Of Ray's resources those that a machine is paid for.
 FLAG = "--memory"
 BUFFERS_SHARE = 4  # What the program takes of a machine that it has alone: a quarter.
@@ -18,6 +22,26 @@ def resources_here() -> tuple[dict[str, float], dict[str, float]]:
     context = ray.get_runtime_context()
     here = context.get_node_id()
     return context.get_assigned_resources(), next((node["Resources"] for node in ray.nodes() if node["NodeID"] == here), {})
+
+
+def has_flag(request: Request, flag: str) -> bool:
+    return any(word.partition("=")[0] == flag for word in request.arguments)
+
+
+def with_flag_of_settings(request: Request, given: dict[str, list[str]], flag: str) -> Request:
+    """What a file of settings says of it stands on the command line, too. `given`: program.read_arguments()."""
+    words = [f"{flag}={word}" for word in given.get(flag, [])[-1:] if not has_flag(request, flag)]
+    return dataclasses.replace(request, arguments=(*words, *request.arguments))  # In front: there may be words behind `--`.
+
+
+def with_memory(request: Request, given: dict[str, list[str]]) -> Request:
+    """A budget of a file of settings stays the user's. `given`: program.read_arguments()."""
+    return with_flag_of_settings(request, given, FLAG)
+
+
+def memory_here(request: Request) -> list[str]:
+    """As memory_for(), where the user has named none. REQUIRES: called in a task or an actor."""
+    return [] if has_flag(request, FLAG) else memory_for(*resources_here())
 
 
 def memory_for(taken: dict[str, float], whole: dict[str, float]) -> list[str]:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from darkroom_ray.cluster import import_ray
 from darkroom_ray.item_job import JobFailed, cause_of
 from darkroom_ray.prices import with_price
+from darkroom_ray.shares import with_memory
 from darkroom_ray.program import is_set
 from darkroom_ray.request import Request
 
@@ -18,7 +19,8 @@ def run_checked(request: Request, given: dict[str, list[str]], stop) -> tuple[in
     from darkroom_ray.watched import watched
 
     ray = import_ray()
-    request = with_price(dataclasses.replace(request, is_quiet=request.is_quiet or is_set(given, "--quiet")), given)  # By --config, too.
+    request = dataclasses.replace(request, is_quiet=request.is_quiet or is_set(given, "--quiet"))  # By --config, too.
+    request = with_memory(with_price(request, given), given)
     with failures_told(ray):
         until = probe_time(stop.check)
         request = with_node_types(ray, request)

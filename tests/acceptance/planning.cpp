@@ -124,7 +124,7 @@ double time_commits(JobPlan& plan, int64_t& next) {
   }
   const double start = cpu_seconds();
   for (size_t i = 0; i < items.size(); ++i) {
-    require(plan.publish(items[i], tally_of(items[i]), std::move(shards[i])));
+    require(plan.publish(items[i], tally_of(items[i]), std::move(shards[i])).status());
     (void)plan.next_pending(items[i].number);  // As a run asks for what comes then.
   }
   return (cpu_seconds() - start) / static_cast<double>(kCommitsABatch);

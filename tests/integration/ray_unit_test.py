@@ -1215,6 +1215,12 @@ def programs_of_one_node_share_a_quarter_of_its_memory() -> None:
     require(shares.memory_for({"GPU": 1.0, "CPU": 1.0}, whole) == ["--memory", "4000000000"], "four encoders with a GPU each")
     require(shares.memory_for({"CPU": 8.0}, whole) == ["--memory", "16000000000"], "one that has all")
     require(shares.memory_for({"CPU": 0.001}, whole) == ["--memory", str(256 << 20)], "the least")
+    request = read_request("process", ["a", "b"], "/")
+    for words, given in ((["--memory", "5"], {"--memory": ["5"]}), ([], {"--memory": ["5"]})):
+        told = shares.with_memory(dataclasses.replace(request, arguments=(*words, "a", "b")), given)
+        with unittest.mock.patch.object(shares, "resources_here", lambda: ({"CPU": 8.0}, whole)):
+            require(shares.memory_here(told) == [] and " ".join(told.arguments).replace("=", " ") == "--memory 5 a b", "what the user says", told.arguments)
+            require(shares.memory_here(request) == ["--memory", "16000000000"], "what nobody says")
     require(shares.memory_for({"darkroom": 1.0}, whole) == shares.memory_for({"CPU": 1.0}, {}) == [], "what is not known")
 
 

@@ -409,7 +409,7 @@ Result<int> run_train(const TrainFlags& flags, VerbContext& context) {
     return status.is_ok() ? Result<int>(0) : end_rank(status, place);
   }
   context.summary["train"] = summary.to_json();
-  observation->tell_cost(context.summary["train"], place.size);
+  observation->tell_cost(context.summary["train"], summary.machines > 0 ? summary.machines * place.local_size : place.size);
   const bool is_stopped = status.code() == StatusCode::kCancelled;
   if (status.is_ok() || is_stopped) {
     const Status reported = write_run_report(*stores, options.output);

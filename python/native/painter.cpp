@@ -4,6 +4,7 @@
 #include <nanobind/stl/vector.h>
 
 #include <algorithm>
+#include <chrono>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -30,11 +31,13 @@ namespace {
 using Pixels = nb::ndarray<nb::numpy, uint8_t>;
 using GivenPixels = nb::ndarray<const uint8_t, nb::shape<-1, -1, 3>, nb::c_contig, nb::device::cpu>;
 
+constexpr std::chrono::milliseconds kBetweenSignals(200);
+
 /// A painter and how its calls share it.
 struct OpenPainter {
   std::unique_ptr<Painter> painter;
   int threads = 1;
-  std::mutex one_at_a_time;  // Held by a call while the networks are on a GPU.
+  std::timed_mutex one_at_a_time;  // Held by a call while the networks are on a GPU.
 };
 
 /// The settings of one picture, as Python gives them.
@@ -119,11 +122,16 @@ void check_picture(const OpenPainter& open, const std::string& prompt, const Pic
   raise_if_failed(without_gil([&] { return open.painter->check(request); }));
 }
 
-/// Between two steps, with the GIL: Ctrl-C, and who wants to know.
-void look_up(const nb::object& callback, size_t num_taken, size_t num_steps) {
+/// With the GIL: Ctrl-C.
+void look_for_signals() {
   if (PyErr_CheckSignals() != 0) {
     throw nb::python_error();
   }
+}
+
+/// Between two steps, with the GIL: Ctrl-C, and who wants to know.
+void look_up(const nb::object& callback, size_t num_taken, size_t num_steps) {
+  look_for_signals();
   if (!callback.is_none()) {
     callback(num_taken, num_steps);
   }
@@ -159,12 +167,10 @@ Pixels paint_picture(OpenPainter& open, const std::string& prompt, uint64_t seed
   Painter& painter = *open.painter;
   const IntraOpThreads threads(open.threads);
   std::unique_lock alone(open.one_at_a_time, std::defer_lock);
-  const auto work = value_or_raise(without_gil([&] {
-    if (!painter.place().device.is_cpu()) {
-      alone.lock();
-    }
-    return painter.begin(request);
-  }));
+  while (!painter.place().device.is_cpu() && !without_gil([&] { return alone.try_lock_for(kBetweenSignals); })) {
+    look_for_signals();
+  }
+  const auto work = value_or_raise(without_gil([&] { return painter.begin(request); }));
   const size_t num_steps = work->num_calls_left();
   while (work->num_calls_left() > 0) {
     without_gil([&] {

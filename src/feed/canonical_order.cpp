@@ -58,6 +58,7 @@ const std::vector<uint32_t>& CanonicalOrder::epoch_order(uint32_t epoch) {
   if (epochs_.size() == kEpochsHeld) {
     epochs_.pop_front();
   }
+  ++num_draws_;
   epochs_.push_back({epoch, std::vector<uint32_t>(static_cast<size_t>(num_blocks()))});
   shuffled_order(CounterRandom(spec_.seed, Purpose::kShuffle, epoch, "blocks"), epochs_.back().order);
   return epochs_.back().order;
@@ -81,11 +82,24 @@ Status CanonicalOrder::enter_epoch(int64_t lane_number, uint32_t epoch) {
   return {};
 }
 
+// All lanes together, an epoch at a time: each epoch's permutation is drawn once, though few are held.
+Status CanonicalOrder::skip_epochs(int64_t num_samples) {
+  for (bool is_there = false; !is_there;) {
+    is_there = true;
+    for (int64_t lane_number = 0; lane_number < num_lanes(); ++lane_number) {
+      const Lane& lane = lanes_[static_cast<size_t>(lane_number)];
+      if (!lane.blocks.empty() && lane_position(lane_number, num_samples) < lane.epoch_start + lane.epoch_rows) {
+        continue;
+      }
+      is_there = false;
+      DARKROOM_RETURN_IF_ERROR(enter_epoch(lane_number, lane.blocks.empty() ? 0 : lane.epoch + 1));
+    }
+  }
+  return {};
+}
+
 Status CanonicalOrder::skip_lane(int64_t lane_number, int64_t position) {
   Lane& lane = lanes_[static_cast<size_t>(lane_number)];
-  if (lane.blocks.empty()) {
-    DARKROOM_RETURN_IF_ERROR(enter_epoch(lane_number, 0));
-  }
   while (position >= lane.epoch_start + lane.epoch_rows) {
     DARKROOM_RETURN_IF_ERROR(enter_epoch(lane_number, lane.epoch + 1));
   }
@@ -140,11 +154,14 @@ Result<std::vector<SampleRef>> CanonicalOrder::batch(int64_t number) {
   std::vector<SampleRef> samples;
   samples.reserve(static_cast<size_t>(spec_.batch_size));
   for (int64_t lane_number = 0; lane_number < num_lanes(); ++lane_number) {
-    const int64_t first = lane_position(lane_number, first_sample);
-    const int64_t last = lane_position(lane_number, first_sample + spec_.batch_size);
-    if (first < lanes_[static_cast<size_t>(lane_number)].position) {
+    if (lane_position(lane_number, first_sample) < lanes_[static_cast<size_t>(lane_number)].position) {
       rewind();
     }
+  }
+  DARKROOM_RETURN_IF_ERROR(skip_epochs(first_sample));
+  for (int64_t lane_number = 0; lane_number < num_lanes(); ++lane_number) {
+    const int64_t first = lane_position(lane_number, first_sample);
+    const int64_t last = lane_position(lane_number, first_sample + spec_.batch_size);
     for (int64_t position = first; position < last; ++position) {
       DARKROOM_RETURN_IF_ERROR(skip_lane(lane_number, position));
       enter_window(lane_number);

@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstdlib>
 
 #include "darkroom/core/log.h"
@@ -28,6 +29,16 @@ namespace darkroom {
 namespace {
 
 constexpr int64_t kMillion = 1'000'000;
+
+// A machine with n ranks is counted by each of them as an nth.
+Result<int64_t> count_machines(Communicator& ranks, int64_t local_ranks) {
+  DARKROOM_ASSIGN_OR_RETURN(const std::vector<int64_t> neighbours, gather_numbers(ranks, local_ranks));
+  double machines = 0;
+  for (const int64_t count : neighbours) {
+    machines += 1.0 / static_cast<double>(count);
+  }
+  return std::max<int64_t>(1, std::llround(machines));
+}
 
 // A cosine of a run that is shorter than its warm-up (--max-steps) warms up until its last step; a constant rate takes no notice of the
 // end.
@@ -521,6 +532,7 @@ Status TrainingRun::restore_or_begin() {
     DARKROOM_RETURN_IF_ERROR(check_continuation(resumed_->record, record()));
   }
   DARKROOM_RETURN_IF_ERROR(share_beginning());
+  DARKROOM_ASSIGN_OR_RETURN(machines_, count_machines(ranks(), options_.local_ranks));
   DARKROOM_RETURN_IF_ERROR(check_data());  // Every rank knows only now whether the run begins or goes on.
   DARKROOM_RETURN_IF_ERROR(check_window());
   if (resumed_.has_value()) {

@@ -494,6 +494,7 @@ Status TrainingRun::sum_up(TrainSummary& summary) const {
   summary.samples = steps_done_ * recipe().batch.global;
   summary.rows = data_.index.num_rows();
   summary.seconds = seconds_here_;
+  summary.machines = machines_;
   summary.online = balance_;
   summary.images_per_second = steps_here_ == 0 ? 0 : 1000.0 * static_cast<double>(steps_here_ * recipe().batch.global) / step_ms_here_;
   DARKROOM_ASSIGN_OR_RETURN(const std::string metrics, read_file(files_, in_folder(kRunMetricsFile)));

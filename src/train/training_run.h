@@ -208,6 +208,7 @@ class TrainingRun {
   int64_t steps_here_ = 0;       // Of this start.
   double step_ms_here_ = 0;
   double wait_ms_here_ = 0;  // Of step_ms_here_: there was no batch.
+  int64_t machines_ = 0;     // Of all ranks.
   nlohmann::json balance_;   // Of rank 0 with encoders elsewhere, at the end.
   int64_t logged_here_ = 0;  // steps_here_ and step_ms_here_ at the last line.
   double logged_ms_ = 0;

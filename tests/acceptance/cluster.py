@@ -85,7 +85,7 @@ def check_summaries(stages: list[dict]) -> None:
     require(all(by_name[name]["cluster"]["items"] + by_name[name]["cluster"]["items_there"] == by_name[name]["items_to_do"] == NUM_ROWS // 16 for name in ("images", "latents-64", "latents-128")), "items", by_name)
     require([by_name[name]["steps"] for name in ("run-64", "run-128", "run-online")] == [8, 8, 4], "steps", by_name)
     require(all(max(by_name[name]["cluster"]["ranks"]) == 2 for name in ("run-64", "run-128")) and by_name["run-online"]["cluster"]["encoders"] == 2, "ranks and encoders", by_name)
-    require(by_name["pictures"]["pictures"] == 4, "pictures", by_name["pictures"])
+    require(by_name["pictures"]["rows_out"] == 4, "pictures", by_name["pictures"])
 
 
 def await_rows(cluster: RayCluster, driver: Driver) -> None:

@@ -288,6 +288,19 @@ def the_environment_of_srun_names_the_ranks() -> None:
     bench.require_same("srun")
 
 
+def the_cost_of_a_run_is_that_of_its_machines() -> None:
+    """Three ranks on one and one on another, wherever rank 0 is."""
+    bench = the_bench()
+    for name, machines in (("three-and-one", (0, 0, 0, 1)), ("one-and-three", (0, 1, 1, 1))):
+        port = str(free_port())
+        environments = [{"WORLD_SIZE": "4", "RANK": str(rank), "LOCAL_RANK": str(machines[:rank].count(machines[rank])), "LOCAL_WORLD_SIZE": str(machines.count(machines[rank])),
+                         "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port} for rank in range(4)]
+        summary = bench.path(f"{name}.json")
+        start_all(environments, 4 * [[*bench.command(name), "--price-per-hour", "10", "--json-summary", summary]])
+        told = json.loads(pathlib.Path(summary).read_text())["train"]
+        require(told["dollars_per_hour"] == 20, "two machines of 10 dollars", told)
+
+
 def sagemaker_names_the_hosts() -> None:
     """Two containers, which here share a machine and its folders: channels are read, checkpoints are the run folder, the model is exported."""
     bench = the_bench()
@@ -435,6 +448,7 @@ if __name__ == "__main__":
             torchrun_starts_the_ranks,
             mpirun_starts_the_ranks,
             the_environment_of_srun_names_the_ranks,
+            the_cost_of_a_run_is_that_of_its_machines,
             sagemaker_names_the_hosts,
             ranks_of_several_machines_are_each_machines_own_to_start,
             a_rank_of_another_job_does_not_disturb_this_one,

@@ -191,7 +191,7 @@ def a_price_is_dollars_or_of_the_catalogue_and_the_summary_has_the_cost() -> Non
         for price, words in (("p4de.24xlarge:cheap", "p4de.24xlarge:spot"), ("-3", "0 or more"), ("1*2", "share of the machine"), ("1*-0.5", "share of the machine"), ("*0.5", "must be dollars"), ("1*x", "share of the machine")):
             done = subprocess.run([*download, "--price-per-hour", price], capture_output=True, text=True, timeout=PATIENCE, cwd=ROOT)
             require(done.returncode == 2 and words in done.stderr, "want a refusal that says", words, done.returncode, done.stderr)
-        for job, price, dollars in ((download, "36e6", 36e6), (download, "p4de.24xlarge*0.25", 40.96 / 4), (process, "36e6*0.5", 18e6)):
+        for job, price, dollars in ((download, "36e6", 36e6), (download, "p4de.24xlarge*0.25", 40.96 / 4), (download, "36e6*0.5*0.25", 45e5), (process, "36e6*0.5", 18e6)):
             path = folder / "summary.json"
             done = subprocess.run([*job, "--price-per-hour", price, "--json-summary", path], capture_output=True, text=True, timeout=PATIENCE, cwd=ROOT)
             stage = json.loads(path.read_text())[job[1]]

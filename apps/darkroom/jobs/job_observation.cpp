@@ -124,12 +124,14 @@ Result<double> read_machine_price(const std::string& text) {
 }  // namespace
 
 Result<double> read_price(const std::string& text) {
-  const size_t star = text.rfind('*');
-  if (star == std::string::npos) {
-    return read_machine_price(text);
+  double share = 1;
+  std::string machine = text;
+  for (size_t star = machine.rfind('*'); star != std::string::npos; star = machine.rfind('*')) {
+    DARKROOM_ASSIGN_OR_RETURN(const double part, read_share(machine.substr(star + 1)));
+    share *= part;
+    machine.resize(star);
   }
-  DARKROOM_ASSIGN_OR_RETURN(const double share, read_share(text.substr(star + 1)));
-  DARKROOM_ASSIGN_OR_RETURN(const double dollars, read_machine_price(text.substr(0, star)));
+  DARKROOM_ASSIGN_OR_RETURN(const double dollars, read_machine_price(machine));
   return share * dollars;
 }
 

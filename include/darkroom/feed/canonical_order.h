@@ -51,6 +51,8 @@ class CanonicalOrder {
   int64_t num_blocks() const { return static_cast<int64_t>(first_rows_.size()) - 1; }
   /// Lanes in use: min(spec.num_lanes, num_blocks).
   int64_t num_lanes() const { return static_cast<int64_t>(lanes_.size()); }
+  /// Permutations of blocks drawn so far, one an epoch: what going to a batch costs.
+  int64_t num_draws() const { return num_draws_; }
 
  private:
   struct Lane {
@@ -70,6 +72,7 @@ class CanonicalOrder {
 
   CanonicalOrder(std::vector<int64_t> first_rows, const OrderSpec& spec);
   void rewind();
+  Status skip_epochs(int64_t num_samples);
   Status skip_lane(int64_t lane, int64_t position);
   Status enter_epoch(int64_t lane, uint32_t epoch);
   void enter_window(int64_t lane);
@@ -80,6 +83,7 @@ class CanonicalOrder {
   OrderSpec spec_;
   std::vector<Lane> lanes_;
   std::deque<EpochBlocks> epochs_;  // The last few permutations: neighbouring lanes ask for the same ones.
+  int64_t num_draws_ = 0;
 };
 
 }  // namespace darkroom

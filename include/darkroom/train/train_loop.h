@@ -63,6 +63,7 @@ struct TrainSummary {
   double loss_last = 0;          ///< Mean over the last 50, or the last half.
   double images_per_second = 0;  ///< Of this start, hooks left aside.
   double seconds = 0;            ///< Of this start.
+  int64_t machines = 0;          ///< On which its ranks run; 0: not known, as it could not begin.
   nlohmann::json online;         ///< With encoders elsewhere: which side waited (docs/train.md); null without.
 
   /// The keys of docs/formats/summary for `train`.

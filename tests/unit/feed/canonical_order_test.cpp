@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <map>
 #include <numeric>
 #include <set>
@@ -78,6 +79,17 @@ TEST(canonical_order, starts_at_any_batch_with_the_uninterrupted_sequence) {
       ASSERT_TRUE(std::equal(got.begin(), got.end(), want.begin() + first));
     }
     EXPECT_EQ(whole->batch(3).value(), want[3]) << "going backwards";
+  }
+}
+
+TEST(canonical_order, draws_each_epoch_once_on_its_way_to_a_late_batch) {
+  for (const auto& shape : hostile_shapes()) {
+    auto there = make_order(shape.blocks, shape.spec);
+    const int64_t num_batches = (40 * there->num_rows() + shape.spec.batch_size - 1) / shape.spec.batch_size;
+    const auto samples = there->batch(num_batches).value();
+    const uint32_t last_epoch =
+        std::max_element(samples.begin(), samples.end(), [](const SampleRef& a, const SampleRef& b) { return a.epoch < b.epoch; })->epoch;
+    EXPECT_EQ(there->num_draws(), int64_t{last_epoch} + 1);
   }
 }
 

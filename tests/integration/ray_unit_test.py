@@ -1316,6 +1316,66 @@ def the_bench_judges_by_the_medians_of_its_rounds() -> None:
         require(("not measured" in heard.getvalue()) == (what == "none") and ("NO" in heard.getvalue()) == (what == "a median below"), "the table", what, heard.getvalue())
 
 
+# Signals at every line that a pause runs, one by one: wherever one lands, the pause ends with it.
+SIGNALS_IN_A_PAUSE = """
+import signal, sys
+from darkroom_ray import stopping
+
+def pause_with_signal_at(line):
+    watch, seen = stopping.StopWatch(), 0
+    def trace(frame, event, argument):
+        nonlocal seen
+        seen += event == "line"
+        if event == "line" and seen == line:
+            signal.raise_signal(signal.SIGTERM)
+        return trace
+    sys.settrace(trace)
+    try:
+        watch.pause(0.02)
+    except stopping.Stopped as stopped:
+        assert stopped.code == 143 and watch.is_asked
+    finally:
+        sys.settrace(None)
+    return seen >= line
+
+line = 1
+while pause_with_signal_at(line):
+    line += 1
+assert line > 3
+"""
+
+SECOND_SIGNAL = """
+import os, signal
+from darkroom_ray import stopping
+
+watch = stopping.StopWatch()
+os.kill(os.getpid(), signal.{first})
+try:
+    watch.pause(60)
+except stopping.Stopped as stopped:
+    print(stopped.code, watch.number, flush=True)
+os.kill(os.getpid(), signal.{second})
+print("it goes on")
+"""
+
+
+def run_script(script: str) -> subprocess.CompletedProcess:
+    return subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, env={**os.environ, "PYTHONPATH": str(ROOT / "python")}, timeout=PATIENCE / 5, check=False)
+
+
+def a_signal_is_heard_wherever_it_lands() -> None:
+    done = run_script(SIGNALS_IN_A_PAUSE)
+    require(done.returncode == 0, "its end", done.returncode, done.stderr[-2000:])
+
+
+def a_second_signal_of_either_kind_ends_the_driver() -> None:
+    for first, second in itertools.product(("SIGINT", "SIGTERM"), repeat=2):
+        done = run_script(SECOND_SIGNAL.format(first=first, second=second))
+        number = signal.Signals[first].value
+        require(done.stdout.split() == [str(128 + number), str(number)], "the first one", first, done.stdout, done.stderr[-2000:])
+        require(done.returncode == -signal.Signals[second].value, "the second one", first, second, done.returncode)
+
+
 def what_is_written_down_has_no_secrets() -> None:
     for word, want in (
         ("s3://user:pw@bucket/a?X-Signature=1", "s3://bucket/a"),
@@ -1394,6 +1454,8 @@ if __name__ == "__main__":
             workers_of_a_submitted_job_have_its_path,
             records_on_a_store_have_no_trailing_checksums,
             the_bench_judges_by_the_medians_of_its_rounds,
+            a_signal_is_heard_wherever_it_lands,
+            a_second_signal_of_either_kind_ends_the_driver,
             what_is_written_down_has_no_secrets,
         ]
     )

@@ -13,6 +13,7 @@ import threading
 import time
 
 from darkroom_ray.measured import TrainMeasures
+from darkroom_ray.places import inside
 from darkroom_ray.program import Child, start_child
 from darkroom_ray.program_log import ProgramLog, log_folder
 from darkroom_ray.request import Request, path_on_disk, without_secrets
@@ -186,7 +187,7 @@ class Reporter:
             return
         # The checkpoint lies in the run folder and stays there: what Ray keeps says where.
         with tempfile.TemporaryDirectory() as folder:
-            pointer = {"uri": f"{without_secrets(self._output).rstrip('/')}/checkpoints/{news['checkpoint']}"}
+            pointer = {"uri": without_secrets(inside(self._output, f"checkpoints/{news['checkpoint']}"))}
             pathlib.Path(folder, "checkpoint.json").write_text(json.dumps(pointer) + "\n", encoding="utf-8")
             train.report(news["metrics"], checkpoint=train.Checkpoint.from_directory(folder))
 

@@ -10,9 +10,64 @@ MARKET_LABEL = "ray.io/market-type"
 USUAL_SERVICE = "darkroom"  # The name of a service that was given none.
 
 
-def without_secrets(word: str) -> str:
-    """A word of a command line as it may be written down: addresses without user, password and query, which may be a signature."""
-    return re.sub(r"(\w://)(?:[^/@?\s]*@)?([^?\s]*)(?:\?\S*)?", r"\1\2", word)
+# Addresses in a text, by the rules of src/core/shown_uri.cpp: where one begins, and which letters end it.
+ENDS = "\\0- \"'`<>|"
+ADDRESS = re.compile(rf"(?<![A-Za-z0-9+.-])[A-Za-z0-9+.-]*://[^{ENDS}]*")
+WEB = ("https", "http")
+
+
+def has_port(authority: str) -> bool:
+    """Only the web's addresses have ports."""
+    is_number = re.fullmatch("[0-9]{1,5}", authority.rpartition(":")[2]) is not None
+    return authority.startswith("[") or (is_number and authority.count(":") == 1)
+
+
+def without_user(place: str, is_web: bool) -> str:
+    """Of what stands behind :// and before the settings: from the host on."""
+    authority = place.partition("/")[0]
+    at = authority.rfind("@")
+    if at < 0 and ":" in authority and not (is_web and has_port(authority)):
+        at = place.rfind("@")  # A password with a slash in it: "user:pa/ss@host".
+    return place[at + 1 :]
+
+
+def find_query(place: str, is_web: bool) -> int:
+    """Where the settings or the query begin, -1 for none. Elsewhere than on the web # is a letter of a name, and so is a ? without NAME= behind it."""
+    found = re.search("[?#]" if is_web else "[?][A-Za-z0-9_.-]+=", place)
+    return found.start() if found else place.rfind("?")
+
+
+def is_harmless_query(scheme: str, query: str) -> bool:
+    if scheme == "hf":
+        *fields, last = query.split("&")
+        known = ("config=", "split=")
+        return all(field.startswith(known) for field in fields) and (last.startswith(known) or "=" not in last)
+    return scheme not in WEB and not re.search("[=&]", query)
+
+
+def shown_address(address: str) -> str:
+    """As the program's shown_uri()."""
+    scheme, _, place = address.partition("://")
+    is_web = scheme.lower() in WEB
+    mark = find_query(place, is_web)
+    place, query = (place[:mark], place[mark:]) if mark >= 0 else (place, "")
+    stays = not query or is_harmless_query(scheme.lower(), query[1:])
+    return f"{scheme}://{without_user(place, is_web)}{query if stays else '?...'}"
+
+
+def without_secrets(text: str) -> str:
+    """A word of a command line, or a message, as it may be written down: of each address what names a place and nothing that opens it."""
+    found = ADDRESS.search(text)
+    if found and not re.search(f"[{ENDS}]", text[: found.start()]):  # The word is an address, perhaps behind NAME=: spaces and quotes are of its password.
+        text = text[: found.start()] + shown_address(text[found.start() :])
+    return ADDRESS.sub(lambda one: shown_address(one[0]), text)
+
+
+def shown(value):
+    """Of a field of a request."""
+    if isinstance(value, tuple):
+        return tuple(map(shown, value))
+    return without_secrets(value) if isinstance(value, str) else value
 
 
 def path_on_disk(place: str) -> str:
@@ -120,6 +175,10 @@ class Request:
     service: Service = Service()
     encoders: "Request | None" = None  # Of `online`: what its encoder actors are called with and given.
     transformers: "Request | None" = None  # Of `process`, where they are on nodes of their own: the same of its transformers.
+
+    def __repr__(self) -> str:
+        """As it may be written down, which Ray Train does with RAY_TRAIN_ENABLE_STATE_TRACKING=1, for one."""
+        return f"Request({', '.join(f'{field.name}={shown(getattr(self, field.name))!r}' for field in dataclasses.fields(self))})"
 
     def command(self, *more: str) -> list[str]:
         """The program's command line, without the program. `more` goes first: there may be words behind `--`."""

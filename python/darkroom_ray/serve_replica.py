@@ -15,7 +15,6 @@ from darkroom_ray.request import Request
 from darkroom_ray.serve_child import ServeChild
 from darkroom_ray.serve_scaling import LOAD
 
-MOST_BODY_BYTES = 17_000_000  # Somewhat more than the program takes, which then says so itself.
 OPEN_COST = re.compile(r"^darkroom_serve_open_cost (\S+)$", re.MULTILINE)
 BATCH_PICTURES = 8  # For which a replica is meant, where nobody says otherwise: what one network call takes.
 USUAL_STEPS = 50 + 2
@@ -23,7 +22,7 @@ SIZE_WITHOUT_MODEL = 512
 NO_MODEL_YET = (404, 409)  # What the program says of the facts where it has no model, and of a model that is not loaded.
 HEALTH_SECONDS = 20.0
 # Of one connection, not of the message (RFC 9110); what is sent is framed anew.
-OF_A_CONNECTION = {"connection", "keep-alive", "proxy-authenticate", "proxy-authorization", "te", "trailer", "transfer-encoding", "upgrade", "expect", "content-length"}
+OF_A_CONNECTION = {"connection", "keep-alive", "proxy-authenticate", "proxy-authorization", "te", "trailer", "transfer-encoding", "upgrade", "expect"}
 # What knows one server's requests alone: among several it would be another's.
 OF_ONE_SERVER = re.compile(r"/v1/jobs(/|$)|/sdapi/v1/(progress|interrupt|skip|options)$|/metrics$")
 
@@ -75,16 +74,12 @@ class PaintingReplica:
         query = request.scope.get("query_string", b"").decode("latin-1")
         address = URL(self._place + urllib.parse.quote(path) + (f"?{query}" if query else ""), encoded=True)
         headers = [(name.decode("latin-1"), value.decode("latin-1")) for name, value in request.headers.raw if name.decode("latin-1").lower() not in OF_A_CONNECTION]
-        body = await body_of(request)
-        if body is None:
-            return failure(413, f"the body of a request has at most {MOST_BODY_BYTES} bytes")
         try:
-            reply = await self._client.request(request.method, address, headers=headers, data=body or None, allow_redirects=False)
+            reply = await self._client.request(request.method, address, headers=headers, allow_redirects=False, **body_of(request))
         except aiohttp.ClientError:
             return failure(503, "the server behind this replica is gone; another one takes its place", {"Retry-After": "5"})
         answer = StreamingResponse(pieces_of(reply), status_code=reply.status)
-        kept = OF_A_CONNECTION - {"content-length"}
-        answer.raw_headers = [(name.lower(), value) for name, value in reply.raw_headers if name.decode("latin-1").lower() not in kept]
+        answer.raw_headers = [(name.lower(), value) for name, value in reply.raw_headers if name.decode("latin-1").lower() not in OF_A_CONNECTION]
         return answer
 
     async def check_health(self) -> None:
@@ -104,14 +99,11 @@ class PaintingReplica:
             self._child.end()
 
 
-async def body_of(request: HttpRequest) -> bytes | None:
-    """None: it is too long, whatever it says of itself."""
-    body = bytearray()
-    async for piece in request.stream():
-        body += piece
-        if len(body) > MOST_BODY_BYTES:
-            return None
-    return bytes(body)
+def body_of(request: HttpRequest) -> dict:
+    """How its body goes on, as options of the child's request: piece by piece as it comes, once the child, which decides by the head whether it
+    reads one, asks for it. A reply that comes before the body's end ends it. {}: it has none."""
+    has_body = "transfer-encoding" in request.headers or request.headers.get("content-length", "0") != "0"
+    return {"data": request.stream(), "expect100": True} if has_body else {}
 
 
 async def pieces_of(reply: aiohttp.ClientResponse):

@@ -69,6 +69,7 @@ def deployment_options(request: Request) -> dict:
         "ray_actor_options": request.placement.options(),
         "autoscaling_config": scaling,
         "max_ongoing_requests": MOST_REQUESTS_OF_A_REPLICA,
+        "max_queued_requests": MOST_REQUESTS_OF_A_REPLICA,  # Of each proxy, which holds their bodies until a replica takes them; then 503.
         "health_check_period_s": 5.0,
         "health_check_timeout_s": 30.0,
         "graceful_shutdown_wait_loop_s": 1.0,

@@ -2,8 +2,10 @@
 
 import contextlib
 import signal
-import threading
+import time
 
+SIGNALS = (signal.SIGINT, signal.SIGTERM)
+HEAR_SECONDS = 0.2  # Until a pause hears of one.
 STOP_SECONDS = 30.0  # That programs have to end in order, before they are killed with their workers.
 ENDING = f"the programs end, within {STOP_SECONDS:.0f} s; a second signal kills them"
 
@@ -18,22 +20,21 @@ class Stopped(Exception):
 
 
 class StopWatch:
-    """REQUIRES: made by the main thread. A second signal ends the process at once."""
+    """REQUIRES: made by the main thread. A second signal, of either kind, ends the process at once."""
 
     def __init__(self) -> None:
-        self._asked = threading.Event()
-        self._number = 0
-        for number in (signal.SIGINT, signal.SIGTERM):
+        self._number = 0  # Of the first signal.
+        for number in SIGNALS:
             signal.signal(number, self._note)
 
     def _note(self, number: int, frame) -> None:
-        self._number = number
-        self._asked.set()
-        signal.signal(number, signal.SIG_DFL)
+        for one in SIGNALS:
+            signal.signal(one, signal.SIG_DFL)
+        self._number = self._number or number  # Without a lock, which the interrupted thread could hold.
 
     @property
     def is_asked(self) -> bool:
-        return self._asked.is_set()
+        return self._number != 0
 
     @property
     def number(self) -> int:
@@ -41,12 +42,14 @@ class StopWatch:
 
     def check(self) -> None:
         """Errors: Stopped."""
-        if self._asked.is_set():
+        if self._number:
             raise Stopped(self._number)
 
     def pause(self, seconds: float) -> None:
         """Waits so long, or until somebody asks for the end. Errors: Stopped."""
-        self._asked.wait(seconds)
+        end = time.monotonic() + seconds
+        while not self._number and (left := end - time.monotonic()) > 0:
+            time.sleep(min(HEAR_SECONDS, left))
         self.check()
 
 

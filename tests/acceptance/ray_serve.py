@@ -124,6 +124,19 @@ def a_picture_is_that_of_sample_and_failures_are_the_programs() -> None:
         require(status == 501 and b"--max-replicas 1" in body, "what is one server's among several", path, status, body)
 
 
+def bodies_are_the_servers_to_refuse() -> None:
+    """Through Ray's proxy: without a key before a byte of it came, and where it stalls."""
+    service = the_service()
+    for key, want in (("wrong", 401), (KEY, 408)):
+        connection = http.client.HTTPConnection("127.0.0.1", service.port, timeout=PATIENCE)
+        with contextlib.closing(connection):
+            connection.putrequest("POST", "/invocations")
+            for name, value in (("Content-Type", "application/json"), ("Authorization", f"Bearer {key}"), ("Content-Length", "1000")):
+                connection.putheader(name, value)
+            connection.endheaders()
+            require((status := connection.getresponse().status) == want, "a body that does not come", key, status)
+
+
 def another_service_has_a_name_and_ends_alone() -> None:
     service = the_service()
     again = subprocess.run([str(word) for word in service.command()], capture_output=True, text=True, cwd=ROOT, env=service.cluster.environment(), timeout=PATIENCE)
@@ -255,6 +268,7 @@ if __name__ == "__main__":
         [
             what_would_let_others_in_is_refused,
             a_picture_is_that_of_sample_and_failures_are_the_programs,
+            bodies_are_the_servers_to_refuse,
             another_service_has_a_name_and_ends_alone,
             a_server_whose_models_come_by_requests_starts,
             streams_come_event_by_event,

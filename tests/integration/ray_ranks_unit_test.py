@@ -459,8 +459,11 @@ def checkpoints_on_a_store_are_reported_once_they_are_stored() -> None:
     pointers: list[dict] = []
     with fake_train(lambda metrics, checkpoint: pointers.append(checkpoint)) as train:
         train.Checkpoint = types.SimpleNamespace(from_directory=lambda folder: json.loads(pathlib.Path(folder, "checkpoint.json").read_text()))
-        rank.Reporter(0, Request("train", ()), "s3://key:secret@b/run/", voices[0]).end()
-    require(pointers == [{"uri": "s3://b/run/checkpoints/step-00000020"}], "what Ray keeps", pointers)
+        for output in ("s3://key:sec/ret@b/run/", "s3://b/run?region=x"):
+            voices[0].checkpoints.append("step-00000020")
+            rank.Reporter(0, Request("train", ()), output, voices[0]).end()
+    place = "s3://b/run/checkpoints/step-00000020"
+    require(pointers == [{"uri": place}, {"uri": place + "?..."}], "what Ray keeps", pointers)
 
 
 def what_keeps_rank_0_from_reporting_is_told_at_the_end() -> None:

@@ -13,6 +13,8 @@ import itertools
 import json
 import os
 import pathlib
+import pickle
+import re
 import signal
 import socket
 import subprocess
@@ -683,7 +685,7 @@ def a_node_looks_at_stores_through_its_program() -> None:
         request = item_request(folder, DOCTOR)
         of_stores = places.Places([], [], ["s3://key:secret@b/good?token=t", "s3://b/none", "hf://b/wrong", "s3://b/mute"], ["s3://b/none"])
         seen = probe.look_at_program(request, of_stores, PATIENCE)["paths"]
-        require([one.path for one in seen] == ["s3://b/good", "s3://b/none", "hf://b/wrong", "s3://b/mute", "s3://b/none"], "places", seen)
+        require([one.path for one in seen] == ["s3://b/good?...", "s3://b/none", "hf://b/wrong", "s3://b/mute", "s3://b/none"], "places", seen)
         require([bool(one.problem) for one in seen] == [False, True, True, False, False], "what is wrong", seen)
         problems = preflight.check_probes([node("a", paths=seen)])
         require_sentence(problems, "an input that is not there", "node a does not see s3://b/none: nothing has that name")
@@ -1604,14 +1606,92 @@ def the_bench_judges_by_the_medians_of_its_rounds() -> None:
         require(("not measured" in heard.getvalue()) == (what == "none") and ("NO" in heard.getvalue()) == (what == "a median below"), "the table", what, heard.getvalue())
 
 
+# Signals at every line that a pause runs, one by one: wherever one lands, the pause ends with it.
+SIGNALS_IN_A_PAUSE = """
+import signal, sys
+from darkroom_ray import stopping
+
+def pause_with_signal_at(line):
+    watch, seen = stopping.StopWatch(), 0
+    def trace(frame, event, argument):
+        nonlocal seen
+        seen += event == "line"
+        if event == "line" and seen == line:
+            signal.raise_signal(signal.SIGTERM)
+        return trace
+    sys.settrace(trace)
+    try:
+        watch.pause(0.02)
+    except stopping.Stopped as stopped:
+        assert stopped.code == 143 and watch.is_asked
+    finally:
+        sys.settrace(None)
+    return seen >= line
+
+line = 1
+while pause_with_signal_at(line):
+    line += 1
+assert line > 3
+"""
+
+SECOND_SIGNAL = """
+import os, signal
+from darkroom_ray import stopping
+
+watch = stopping.StopWatch()
+os.kill(os.getpid(), signal.{first})
+try:
+    watch.pause(60)
+except stopping.Stopped as stopped:
+    print(stopped.code, watch.number, flush=True)
+os.kill(os.getpid(), signal.{second})
+print("it goes on")
+"""
+
+
+def run_script(script: str) -> subprocess.CompletedProcess:
+    return subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, env={**os.environ, "PYTHONPATH": str(ROOT / "python")}, timeout=PATIENCE / 5, check=False)
+
+
+def a_signal_is_heard_wherever_it_lands() -> None:
+    done = run_script(SIGNALS_IN_A_PAUSE)
+    require(done.returncode == 0, "its end", done.returncode, done.stderr[-2000:])
+
+
+def a_second_signal_of_either_kind_ends_the_driver() -> None:
+    for first, second in itertools.product(("SIGINT", "SIGTERM"), repeat=2):
+        done = run_script(SECOND_SIGNAL.format(first=first, second=second))
+        number = signal.Signals[first].value
+        require(done.stdout.split() == [str(128 + number), str(number)], "the first one", first, done.stdout, done.stderr[-2000:])
+        require(done.returncode == -signal.Signals[second].value, "the second one", first, second, done.returncode)
+
+
 def what_is_written_down_has_no_secrets() -> None:
-    for word, want in (
-        ("s3://user:pw@bucket/a?X-Signature=1", "s3://bucket/a"),
-        ("data.uri=https://me@host/a@b/c?d", "data.uri=https://host/a@b/c"),
-        ("s3://bucket/a", "s3://bucket/a"),
-        ("a?b@c", "a?b@c"),
+    """As the program's shown_uri(), by the cases of its own test."""
+    source = (ROOT / "tests" / "unit" / "core" / "shown_uri_test.cpp").read_text(encoding="utf-8")
+    cases = re.findall(r'^    \{"(.*)", "(.*)"\},$', source, re.MULTILINE)
+    require(len(cases) > 30, "the program's test has other cases", len(cases))
+    for uri, want in cases:
+        for text, shown in ((uri, want), (f"data.uri={uri}", f"data.uri={want}"), (f'x "{uri}" y', f'x "{want}" y')):
+            if not (" " in uri and " " in text.replace(uri, "")):  # In a text a space ends an address.
+                require(without_secrets(text) == shown and without_secrets(shown) == shown, "a word", text, without_secrets(text))
+    for text, want in (
+        ("cannot read https://u:CANARY@host/a?b=CANARY: no such file 'https://h/x?CANARY' (s3://b/k?profile=p)", "cannot read https://host/a?... no such file 'https://h/x?...' (s3://b/k?..."),
+        ("12:00:00 a://b c://d?e=f\nhttps://h?x", "12:00:00 a://b c://d?...\nhttps://h?..."),
+        ("s3://AK:abc/def@bucket/x", "s3://bucket/x"),
+        ("data.uri=s3://AK:a b'c@bucket/x", "data.uri=s3://bucket/x"),
+        ("s3://b/k s3://AK:abc/d?f@bucket/x?token=c", "s3://b/k s3://bucket/x?..."),
+        ('["s3://AK:a@b/c", "s3://AK:a/b@d"]', '["s3://b/c", "s3://d"]'),
     ):
-        require(without_secrets(word) == want, "a word", word, without_secrets(word))
+        require(without_secrets(text) == want, "a text", text, without_secrets(text))
+
+
+def a_request_that_is_written_down_has_no_secrets() -> None:
+    encoders = Request("encoder", ("s3://AK:CAN/ARY@bucket/raw",))
+    request = Request("online", ("r.toml", "--set", "data.uri=https://host/a?CANARY"), Placement(num_cpus=2), storage="s3://AK:CANARY@bucket/_ray", encoders=encoders)
+    for said in (str(request), repr({"request": request})):
+        require("CANARY" not in said and "s3://bucket/raw" in said and "num_cpus=2" in said, "what is written", said)
+    require(pickle.loads(pickle.dumps(request)) == request, "a request that travels")
 
 
 if __name__ == "__main__":
@@ -1698,6 +1778,9 @@ if __name__ == "__main__":
             workers_of_a_submitted_job_have_its_path,
             records_on_a_store_have_no_trailing_checksums,
             the_bench_judges_by_the_medians_of_its_rounds,
+            a_signal_is_heard_wherever_it_lands,
+            a_second_signal_of_either_kind_ends_the_driver,
             what_is_written_down_has_no_secrets,
+            a_request_that_is_written_down_has_no_secrets,
         ]
     )

@@ -803,6 +803,15 @@ def a_line_that_is_no_answer_is_a_said_one() -> None:
         require(child._child.last_words().splitlines() == ["a library says hello", "[1]"], "what was said", child._child.last_words())
 
 
+def answers_that_were_given_are_kept_no_longer() -> None:
+    with temporary_folder() as folder:
+        child = item_child.ItemChild(item_request(folder, """while read item; do echo "{\\"item\\": $item}"; done"""))
+        for items in ([1, 2, 3], [2]):
+            require(child.do(items) == [{"item": item} for item in items], "answers", items)
+        require(not child._answers, "what is kept", child._answers)
+        child.finish()
+
+
 def a_killed_program_has_no_result() -> None:
     with temporary_folder() as folder:
         for script, code in (("kill -9 $$", -9), ("exit 143", 143)):
@@ -1368,6 +1377,7 @@ if __name__ == "__main__":
             an_item_that_the_job_does_not_have_ends_it,
             progress_is_one_line_and_a_warning_is_said_once,
             a_line_that_is_no_answer_is_a_said_one,
+            answers_that_were_given_are_kept_no_longer,
             a_killed_program_has_no_result,
             a_stopped_encoder_ends_its_program_in_order,
             a_cancelled_task_ends_its_program_in_order,

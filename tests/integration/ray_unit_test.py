@@ -8,6 +8,7 @@ import _thread
 import concurrent.futures
 import contextlib
 import dataclasses
+import importlib
 import io
 import itertools
 import json
@@ -24,6 +25,8 @@ import types
 import unittest.mock
 from collections.abc import Callable
 
+import cases
+import ray_bench
 from cases import main, require, temporary_folder
 from ray_units import PATIENCE, ROOT, VERSIONS, asked, fake_modules, item_request, node, refusal_of
 
@@ -812,6 +815,35 @@ def answers_that_were_given_are_kept_no_longer() -> None:
         child.finish()
 
 
+def a_cluster_whose_script_crashes_is_no_skip() -> None:
+    with temporary_folder() as folder:
+        for script, kind, words in (("echo its words >&2; exit 1", AssertionError, "its words"), ("echo late >&2; exec sleep 300", cases.Skipped, "does not start on this machine")):
+            python = pathlib.Path(item_request(folder, script).program)
+            with unittest.mock.patch.multiple(ray_bench, RAY_PYTHON=python, START_SECONDS=60 if kind is AssertionError else 0.2, LEAST_FREE_BYTES=0):
+                try:
+                    ray_bench.RayCluster()
+                except (AssertionError, cases.Skipped) as error:
+                    require(type(error) is kind and words in str(error), "how a case ends", script, repr(error))
+                else:
+                    raise AssertionError("there is a cluster")
+
+
+def a_staged_package_that_is_broken_is_no_skip() -> None:
+    with unittest.mock.patch.object(sys, "path", [*sys.path, str(ROOT / "tests" / "acceptance")]), unittest.mock.patch.object(sys, "argv", sys.argv[:1]):
+        acceptance = importlib.import_module("cluster")
+    script = 'case "$2" in *find_spec*) echo %s;; *) echo ImportError: its words >&2; exit 1;; esac'
+    for missing, kind, words in (("pyarrow", cases.Skipped, "it lacks pyarrow"), ("", AssertionError, "its words")):
+        with temporary_folder() as folder:
+            python = item_request(folder, script % missing).program
+            with unittest.mock.patch.multiple(acceptance, RAY_PYTHON=python, STAGED=folder):
+                try:
+                    acceptance.path_of_operators(folder)
+                except (AssertionError, cases.Skipped) as error:
+                    require(type(error) is kind and words in str(error), "how the case ends", repr(error))
+                else:
+                    raise AssertionError("it can be imported")
+
+
 def a_killed_program_has_no_result() -> None:
     with temporary_folder() as folder:
         for script, code in (("kill -9 $$", -9), ("exit 143", 143)):
@@ -1378,6 +1410,8 @@ if __name__ == "__main__":
             progress_is_one_line_and_a_warning_is_said_once,
             a_line_that_is_no_answer_is_a_said_one,
             answers_that_were_given_are_kept_no_longer,
+            a_cluster_whose_script_crashes_is_no_skip,
+            a_staged_package_that_is_broken_is_no_skip,
             a_killed_program_has_no_result,
             a_stopped_encoder_ends_its_program_in_order,
             a_cancelled_task_ends_its_program_in_order,

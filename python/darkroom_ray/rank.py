@@ -13,6 +13,7 @@ import threading
 import time
 
 from darkroom_ray.measured import TrainMeasures
+from darkroom_ray.own_folder import own_folder
 from darkroom_ray.program import Child, start_child
 from darkroom_ray.program_log import ProgramLog, log_folder
 from darkroom_ray.request import Request, path_on_disk, without_secrets
@@ -23,8 +24,8 @@ LOOK_SECONDS = 0.5
 # As the program's: a rank whose peers were lost, which a restart mends (docs/ranks.md).
 EXIT_RANK_LOST = 75
 EXIT_STOPPED = 128 + signal.SIGTERM  # With a checkpoint, at somebody's wish.
-METRICS_SECONDS = 5.0  # Between reports to Ray of metrics alone: its controller asks for reports every two seconds.
 REPORT_SECONDS = 60.0  # That a rank whose work is done waits for its last report: another one may be stuck, and Ray does not say so.
+METRICS_SECONDS = 5.0  # Between reports to Ray of metrics alone: its controller asks for reports every two seconds.
 MOST_WORDS = 1000  # Lines of the program between two looks.
 # As the program's line of progress has them.
 PROGRESS_FIELDS = re.compile(r"train step (?P<step>\d+)/\d+  loss (?P<loss>\S+)  grad (?P<grad_norm>\S+)  lr (?P<lr>\S+)  (?P<images_per_second>\S+) img/s")
@@ -131,9 +132,9 @@ class Reporter:
 
     def __init__(self, rank: int, request: Request, output: str, notes, voice: RankVoice | None = None) -> None:
         self._rank = rank
-        folder = folder_of_run(request, output) if rank == 0 else None
         self._notes = notes
         self._warned = ""
+        folder = folder_of_run(request, output) if rank == 0 else None
         self._tail = MetricsTail(folder)
         self._voice = voice if folder is None else None
         self._reported_at = 0.0
@@ -146,8 +147,8 @@ class Reporter:
     def _news(self) -> dict:
         """Of rank 0: waits for some."""
         lines: list[dict] = []
-        while True:
         checkpoints: list[str] = []
+        while True:
             is_over = self._is_over.wait(LOOK_SECONDS)
             try:
                 lines = self._new_lines() or lines[-1:]
@@ -288,7 +289,7 @@ def run_rank(config: dict) -> dict:
     logs = log_folder(request, config["output"])
     notes.note_place.remote(rank, ray.util.get_node_ip_address(), logs)
     voice = RankVoice(rank, ProgramLog(logs, f"rank-{rank:03d}", f"start {attempt + 1} with {size} ranks"))
-    with tempfile.TemporaryDirectory() as folder, contextlib.ExitStack() as beside:
+    with own_folder("dr-rank-") as folder, contextlib.ExitStack() as beside:
         child = start_program(config, rank, attempt, context, voice, folder, beside)
         reporter = Reporter(rank, request, config["output"], notes, voice)
         code, is_told = wait_for_rank(child, notes, voice)

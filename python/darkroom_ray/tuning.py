@@ -8,7 +8,6 @@ import pathlib
 import signal
 import subprocess
 import sys
-import tempfile
 import threading
 
 from darkroom.child_process import SIGNAL_CODES, Child, was_killed
@@ -17,6 +16,7 @@ from darkroom_ray.item_job import JobFailed, cause_of
 from darkroom_ray.items import pause_after
 from darkroom_ray.measured import restart_counter
 from darkroom_ray.nodes import nodes_of, with_coming
+from darkroom_ray.own_folder import own_folder
 from darkroom_ray.preflight import room_in
 from darkroom_ray.program import EXIT_FAILED, start_child
 from darkroom_ray.progress import say
@@ -241,7 +241,7 @@ def tune(ray, request: Request, stop: StopWatch) -> tuple[int, dict]:
     """Exit code and summary. Errors: Refused, JobFailed."""
     workers = workers_of(ray, request)
     runs = TrialRuns(ray, request, restart_counter(request.verb))
-    with tempfile.TemporaryDirectory(prefix="dr-") as folder, TrialDesk(folder, runs.run) as desk:
+    with own_folder("dr-") as folder, TrialDesk(folder, runs.run) as desk:
         path = pathlib.Path(folder, "summary.json")
         words = search_words(request, workers, desk.launcher(), str(path))
         child = start_child(request, words, on_said=None if request.is_quiet else sys.stderr.write, has_own_group=True)

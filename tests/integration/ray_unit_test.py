@@ -31,7 +31,7 @@ from cases import main, require, temporary_folder
 from ray_units import PATIENCE, ROOT, VERSIONS, asked, fake_modules, item_request, node, refusal_of
 
 from darkroom.item_child import read_item_numbers  # noqa: E402
-from darkroom_ray import cluster, command, flags, item_child, item_job, item_workers, items, nodes, places, preflight, prices, probe, program, program_log, progress, stopping, training, verbs  # noqa: E402
+from darkroom_ray import cluster, command, flags, item_child, item_job, item_workers, items, nodes, own_folder, places, preflight, prices, probe, program, program_log, progress, stopping, training, verbs  # noqa: E402
 from darkroom_ray.flags import read_request  # noqa: E402
 from darkroom_ray.preflight import Node, SeenPath  # noqa: E402
 from darkroom_ray.request import MARKET_LABEL, Placement, Request, without_secrets  # noqa: E402
@@ -815,6 +815,32 @@ def answers_that_were_given_are_kept_no_longer() -> None:
         child.finish()
 
 
+def what_a_killed_owner_leaves_goes_with_the_next_one() -> None:
+    hold = "import sys, time; from darkroom_ray.own_folder import own_folder; folder = own_folder('dr-', sys.argv[1]); print(folder.__enter__(), flush=True); time.sleep(600)"
+    with temporary_folder() as folder, temporary_folder() as elsewhere:
+        killed, living = (subprocess.Popen([sys.executable, "-c", hold, str(folder)], stdout=subprocess.PIPE, text=True, env={**os.environ, "PYTHONPATH": str(ROOT / "python")}) for _ in range(2))
+        left, held = (pathlib.Path(owner.stdout.readline().strip()) for owner in (killed, living))
+        try:
+            (left / "session").mkdir()
+            (left / "session" / "log").write_text("x")
+            (left / "link").symlink_to(elsewhere)
+            (elsewhere / own_folder.LOCK).touch()
+            (folder / "dr-link").symlink_to(elsewhere)
+            (folder / "dr-of-somebody").mkdir()
+            (folder / "other").mkdir()
+            (folder / "other" / own_folder.LOCK).touch()
+            killed.kill()
+            killed.wait()
+            with own_folder.own_folder("dr-", str(folder)) as own:
+                want = {pathlib.Path(own).name, held.name, "dr-link", "dr-of-somebody", "other"}
+                require(set(os.listdir(folder)) == want, "what is there", os.listdir(folder), want)
+            require(set(os.listdir(folder)) == want - {pathlib.Path(own).name} and (elsewhere / own_folder.LOCK).exists(), "behind it", os.listdir(folder))
+        finally:
+            for owner in (killed, living):
+                owner.kill()
+                owner.communicate()
+
+
 def a_cluster_whose_script_crashes_is_no_skip() -> None:
     with temporary_folder() as folder:
         for script, kind, words in (("echo its words >&2; exit 1", AssertionError, "its words"), ("echo late >&2; exec sleep 300", cases.Skipped, "does not start on this machine")):
@@ -1410,6 +1436,7 @@ if __name__ == "__main__":
             progress_is_one_line_and_a_warning_is_said_once,
             a_line_that_is_no_answer_is_a_said_one,
             answers_that_were_given_are_kept_no_longer,
+            what_a_killed_owner_leaves_goes_with_the_next_one,
             a_cluster_whose_script_crashes_is_no_skip,
             a_staged_package_that_is_broken_is_no_skip,
             a_killed_program_has_no_result,

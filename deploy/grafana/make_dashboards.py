@@ -121,19 +121,24 @@ def cluster() -> list[dict]:
     """Of Ray's own metrics ports, which put `ray_` before every name."""
     of_ray = lambda name, by: rate(f"ray_darkroom_ray_{name}", by)  # noqa: E731
     last = lambda name, by: f"max by ({by}) (ray_darkroom_ray_{name}{{{HERE}}})"  # noqa: E731
+    of_drivers = lambda name: f"sum by (verb) (ray_darkroom_ray_{name}{{{HERE}}})"  # noqa: E731: each has a series of its own.
+    # What each driver has counted in the range shown: a series begins with the first loss, of which increase() would know nothing.
+    restarts = f"ray_darkroom_ray_restarts_total{{{HERE}}}"
+    most = f"max_over_time({restarts}[$__range])"
+    lost = f"sum by (verb) ({most} - ({restarts} offset $__range or 0 * {most}))"
     return [
         panel("Rows per second", "rowsps", (of_ray("rows_total", "verb"), "{{verb}}"), about="Input rows of committed items."),
         panel("Bytes of parts per second", "Bps", (of_ray("bytes_total", "verb"), "{{verb}}")),
         panel("Rows without a result, by code", "rowsps", (of_ray("row_errors_total", "code"), "{{code}}")),
         panel("Items committed per second", "ops", (of_ray("items_total", "verb"), "{{verb}}")),
-        panel("Items to do", "none", (last("open_items", "verb"), "{{verb}}")),
-        panel("Tasks and encoders", "none", (last("workers", "verb"), "{{verb}}")),
-        panel("Workers lost and replaced", "none", (f"{last('restarts_total', 'verb')} or on() vector(0)", "{{verb}}"), about="Ray shows no counter before it counts."),
+        panel("Items to do", "none", (of_drivers("open_items"), "{{verb}}")),
+        panel("Tasks and encoders", "none", (of_drivers("workers"), "{{verb}}")),
+        panel("Workers lost and replaced", "none", (f"{lost} or on() vector(0)", "{{verb}}"), about="Of all jobs, within a time as long as the one shown. Ray shows no counter before it counts."),
         panel("Open cost of a replica by its target", "none", (last("serve_load", "application, WorkerId"), "{{application}} {{WorkerId}}"), about="Above 1 another replica is wanted."),
         panel("Step", "none", (last("train_step", "instance"), "{{instance}}")),
-        panel("Loss", "none", (last("train_loss", "instance"), "{{instance}}")),
+        panel("Loss", "none", (last("train_loss", "instance"), "{{instance}}"), about="Of a run on a store a running mean."),
         panel("Images per second", "none", (last("train_images_per_second", "instance"), "{{instance}}")),
-        panel("Goodput", "percentunit", (last("train_goodput", "instance"), "{{instance}}")),
+        panel("Goodput", "percentunit", (last("train_goodput", "instance"), "{{instance}}"), about="Of runs on a disk."),
     ]
 
 

@@ -29,7 +29,7 @@ class ItemChild:
         """`command`: the program, a verb and its words, without --items. `folder`: the working folder, where it is there. `environment`:
         variables that it has besides. `on_said`: is given each line of its standard error."""
         self._changed = threading.Condition()
-        self._answers: dict[int, collections.deque[dict]] = collections.defaultdict(collections.deque)  # One for each time it was asked for.
+        self._answers: dict[int, collections.deque[dict]] = {}  # Of items that somebody waits for: one for each time it was asked for.
         self._plan: dict | None = None
         self._has_ended = False
         self._child = Child([*command[:2], "--items", "-", *command[2:]], environment, folder, is_fed=True, on_line=self._hear, on_said=on_said)
@@ -51,7 +51,7 @@ class ItemChild:
             if answer.get("ready"):
                 self._plan = answer
             elif "item" in answer:
-                self._answers[answer["item"]].append(answer)
+                self._answers.setdefault(answer["item"], collections.deque()).append(answer)
             self._changed.notify_all()
         return True
 
@@ -79,10 +79,17 @@ class ItemChild:
         except (OSError, ValueError):  # Gone, or closed by another thread.
             raise self._failed() from None
         with self._changed:
-            self._changed.wait_for(lambda: self._has_ended or all(self._answers[item] for item in items))
-            if not all(self._answers[item] for item in items):
+            self._changed.wait_for(lambda: self._has_ended or all(item in self._answers for item in items))
+            if not all(item in self._answers for item in items):
                 raise self._failed()
-            return [self._answers[item].popleft() for item in items]
+            return [self._take(item) for item in items]
+
+    def _take(self, item: int) -> dict:
+        answers = self._answers[item]
+        answer = answers.popleft()
+        if not answers:
+            del self._answers[item]
+        return answer
 
     def finish(self) -> list[str]:
         """No item comes any more: waits for its end, and gives its warnings. Errors: ProgramFailed."""

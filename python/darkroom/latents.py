@@ -27,11 +27,24 @@ def _run_of(rows: slice | range | None) -> tuple[int, int]:
     return start, _ALL if stop is None else max(0, stop - start)
 
 
-def _column_as_numpy(batch: pa.RecordBatch, name: str) -> np.ndarray:
-    column = batch.column(name)
-    if pa.types.is_fixed_size_list(column.type) and pa.types.is_primitive(column.type.value_type) and column.null_count == 0:
-        return column.flatten().to_numpy(zero_copy_only=False).reshape(len(column), column.type.list_size)
-    return column.to_numpy(zero_copy_only=False)
+def _holds_whole_numbers(kind: pa.DataType) -> bool:
+    return pa.types.is_integer(kind.value_type if pa.types.is_fixed_size_list(kind) else kind)
+
+
+def _as_numpy(values: pa.Array) -> np.ndarray:
+    """Arrow would make float64 of whole numbers with a null, which lacks the last digits of large ones."""
+    if _holds_whole_numbers(values.type) and _first_null(values) is not None:
+        return np.fromiter(values.to_pylist(), dtype=object, count=len(values))
+    if pa.types.is_fixed_size_list(values.type) and pa.types.is_primitive(values.type.value_type) and values.null_count == 0:
+        return values.flatten().to_numpy(zero_copy_only=False).reshape(len(values), values.type.list_size)
+    return values.to_numpy(zero_copy_only=False)
+
+
+def _first_null(values: pa.Array) -> int | None:
+    """The first row of whole numbers, or of lists of them, that is null or has one."""
+    if values.null_count == 0 and not (pa.types.is_fixed_size_list(values.type) and values.flatten().null_count):
+        return None
+    return next(row for row, value in enumerate(values.to_pylist()) if value is None or (isinstance(value, list) and None in value))
 
 
 class LatentsReader:
@@ -55,27 +68,34 @@ class LatentsReader:
 
     def to_numpy(self, shapes: Mapping[str, Sequence[int]] | None = None) -> Iterator[dict[str, np.ndarray]]:
         """Each batch as {column: array}: tensors as read-only float16 or float32 [N, ...] over the batch's own memory, token ids as
-        [N, 77], text as arrays of objects. `shapes` gives the shape of a row of columns that do not say it (mosaicml's bytes)."""
+        [N, 77], text as arrays of objects. A batch in which a column of whole numbers has a null gives that column as objects, too, with
+        None in the null's place: floats would lose digits. `shapes` gives the shape of a row of columns that do not say it (mosaicml's bytes)."""
         for batch in self._batches():
             rows = pa.record_batch(batch)
             yield {name: batch.numpy_tensor(name, list(shapes[name]) if shapes and name in shapes else [])
-                   if batch.is_tensor(name) or (shapes and name in shapes) else _column_as_numpy(rows, name)
+                   if batch.is_tensor(name) or (shapes and name in shapes) else _as_numpy(rows.column(name))
                    for name in rows.schema.names}
 
     def to_torch(self, shapes: Mapping[str, Sequence[int]] | None = None) -> "Iterator[dict[str, torch.Tensor]]":
         """Each batch as {column: tensor}: the columns of tensors, over the batch's own memory (writing into one changes that), and those of
-        whole numbers. Needs the Python package torch, with the CUDA libraries that it asks for."""
+        whole numbers. Errors: ValueError where one of these has a null, which no tensor can hold; leave the column out, or take to_numpy().
+        Needs the Python package torch, with the CUDA libraries that it asks for."""
         import torch
 
+        first_row = self._first
         for batch in self._batches():
             rows, tensors = pa.record_batch(batch), {}
             for name in rows.schema.names:
                 if batch.is_tensor(name) or (shapes and name in shapes):
                     tensors[name] = batch.torch_tensor(name, list(shapes[name]) if shapes and name in shapes else [])
                     continue
-                values = _column_as_numpy(rows, name)
-                if values.dtype.kind in "iu":
-                    tensors[name] = torch.from_numpy(values.astype(np.int64))
+                column = rows.column(name)
+                if not _holds_whole_numbers(column.type):
+                    continue
+                if (null := _first_null(column)) is not None:
+                    raise ValueError(f"a tensor cannot hold a null; leave the column out (columns=) or use to_numpy() (column, row): {name}, {first_row + null}")
+                tensors[name] = torch.from_numpy(_as_numpy(column).astype(np.int64))
+            first_row += rows.num_rows
             yield tensors
 
 

@@ -6,13 +6,13 @@ import logging
 import os
 import pathlib
 import secrets
-import shutil
 import socket
 import sysconfig
 import tempfile
 from collections.abc import Iterator
 
 from darkroom_ray.flags import Refused
+from darkroom_ray.own_folder import own_folder
 from darkroom_ray.request import Request
 
 # Items travel as numbers and answers as counts, so that Ray's object store stays almost empty.
@@ -101,20 +101,19 @@ def own_ray(ray) -> Iterator[None]:
         raise Refused(f"Ray makes sockets below its folder, whose path may have {SHORT_FOLDER_BYTES} bytes: set RAY_TMPDIR to a shorter one than {parent}")
     os.makedirs(parent, exist_ok=True)
     for tries_left in reversed(range(START_TRIES)):
-        folder = tempfile.mkdtemp(prefix="ray-", dir=parent)
-        try:
-            sizes = {"object_store_memory": OBJECT_STORE_BYTES, "include_dashboard": False}
-            ray.init(address="local", _temp_dir=folder, runtime_env=runtime_environment(), **sizes, **QUIET)
-            break
-        except BaseException as error:  # Ray's own node gives up after half a minute, and its errors have no class of their own; a stop.
-            ray.shutdown()
-            shutil.rmtree(folder, ignore_errors=True)
-            if not isinstance(error, Exception):
-                raise
-            if not tries_left:
-                raise Refused(f"Ray did not start on this machine in {START_TRIES} tries; is it very busy? The last reason: {error}") from None
-    try:
-        yield
-    finally:
-        ray.shutdown()
-        shutil.rmtree(folder, ignore_errors=True)
+        with own_folder("ray-", parent) as folder:
+            try:
+                sizes = {"object_store_memory": OBJECT_STORE_BYTES, "include_dashboard": False}
+                ray.init(address="local", _temp_dir=folder, runtime_env=runtime_environment(), **sizes, **QUIET)
+            except BaseException as error:  # Ray's own node gives up after half a minute, and its errors have no class of their own; a stop.
+                ray.shutdown()
+                if not isinstance(error, Exception):
+                    raise
+                if not tries_left:
+                    raise Refused(f"Ray did not start on this machine in {START_TRIES} tries; is it very busy? The last reason: {error}") from None
+                continue
+            try:
+                yield
+                return
+            finally:
+                ray.shutdown()

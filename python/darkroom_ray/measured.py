@@ -48,12 +48,18 @@ class JobMeasures:
 class TrainMeasures:
     """Of one run; kept by rank 0."""
 
+    # What each is of a run on a store, where the program's line of progress has it.
+    ON_A_STORE = {"loss": "a running mean", "goodput": "not told"}
     FIELDS = ("step", "loss", "grad_norm", "lr", "images_per_second", "goodput")
 
     def __init__(self) -> None:
         from ray.util.metrics import Gauge
 
-        self.gauges = {name: Gauge(f"darkroom_ray_train_{name}", description=f"{name} of the last logged step.") for name in self.FIELDS}
+        self.gauges = {name: Gauge(f"darkroom_ray_train_{name}", description=self._about(name)) for name in self.FIELDS}
+
+    def _about(self, name: str) -> str:
+        on_a_store = self.ON_A_STORE.get(name, "of the last line of progress")
+        return f"{name} of the last logged step; of a run on a store {on_a_store}."
 
     def set(self, line: dict) -> None:
         for name, gauge in self.gauges.items():

@@ -14,6 +14,7 @@ import time
 
 from darkroom_ray.measured import TrainMeasures
 from darkroom_ray.places import inside
+from darkroom_ray.own_folder import own_folder
 from darkroom_ray.program import Child, start_child
 from darkroom_ray.program_log import ProgramLog, log_folder
 from darkroom_ray.request import Request, path_on_disk, without_secrets
@@ -24,6 +25,7 @@ LOOK_SECONDS = 0.5
 # As the program's: a rank whose peers were lost, which a restart mends (docs/ranks.md).
 EXIT_RANK_LOST = 75
 EXIT_STOPPED = 128 + signal.SIGTERM  # With a checkpoint, at somebody's wish.
+REPORT_SECONDS = 60.0  # That a rank whose work is done waits for its last report: another one may be stuck, and Ray does not say so.
 METRICS_SECONDS = 5.0  # Between reports to Ray of metrics alone: its controller asks for reports every two seconds.
 MOST_WORDS = 1000  # Lines of the program between two looks.
 # As the program's line of progress has them.
@@ -126,10 +128,13 @@ class RankVoice:
 
 
 class Reporter:
-    """Rank 0 says what is new, and all ranks report it to Ray Train together, as it wants: what its voice has heard where the run is on a store."""
+    """Rank 0 says what is new, and all ranks report it to Ray Train together, as it wants: what its voice has heard where the run is on a store.
+    Whatever fails here costs Ray what it would have heard, and the training nothing; the notes hear a warning."""
 
-    def __init__(self, rank: int, request: Request, output: str, voice: RankVoice | None = None) -> None:
+    def __init__(self, rank: int, request: Request, output: str, notes, voice: RankVoice | None = None) -> None:
         self._rank = rank
+        self._notes = notes
+        self._warned = ""
         folder = folder_of_run(request, output) if rank == 0 else None
         self._tail = MetricsTail(folder)
         self._voice = voice if folder is None else None
@@ -137,17 +142,20 @@ class Reporter:
         self._output = output
         self._measures = TrainMeasures() if rank == 0 else None
         self._is_over = threading.Event()
-        self._failure: Exception | None = None
         self._thread = threading.Thread(target=self._run, daemon=True)
         self._thread.start()
 
     def _news(self) -> dict:
         """Of rank 0: waits for some."""
         lines: list[dict] = []
+        checkpoints: list[str] = []
         while True:
             is_over = self._is_over.wait(LOOK_SECONDS)
-            lines = self._new_lines() or lines[-1:]
-            checkpoints = taken(self._voice.checkpoints) if self._voice else self._tail.new_checkpoints()
+            try:
+                lines = self._new_lines() or lines[-1:]
+                checkpoints = taken(self._voice.checkpoints) if self._voice else self._tail.new_checkpoints()
+            except Exception as error:  # The next look may see it: what the others wait for comes, whatever happens.
+                self._warn(f"Ray Train does not hear what is new in the run's folder: {error}")
             is_due = lines and (is_over or time.monotonic() - self._reported_at >= METRICS_SECONDS)
             if checkpoints or is_due:
                 self._reported_at = time.monotonic()
@@ -162,24 +170,26 @@ class Reporter:
             self._measures.set(line)
         return lines
 
-    def _news_or_failure(self) -> dict:
-        """Of rank 0: what the others wait for comes, whatever happens."""
-        try:
-            return self._news()
-        except Exception as error:
-            return {"failure": f"rank 0 cannot read what is new in the run's folder: {error}"}
+    def _warn(self, text: str) -> None:
+        if text != self._warned:  # Looks are many.
+            self._warned = text
+            self._notes.hear.remote(self._rank, [f"warning: {text}"])
 
     def _run(self) -> None:
         import ray.train
         from ray.train.collective import broadcast_from_rank_zero
 
         try:
-            while news := broadcast_from_rank_zero(self._news_or_failure() if self._rank == 0 else None):
-                if "failure" in news:
-                    raise RuntimeError(news["failure"])
+            while news := broadcast_from_rank_zero(self._news() if self._rank == 0 else None):
                 self._report(ray.train, news)
-        except Exception as error:  # Told by end(): nobody looks at a thread's.
-            self._failure = error
+            return
+        except Exception as error:  # Ray has counted the report, and would wait for it for ever before the next one: there is none.
+            self._warn(f"Ray Train hears no more of this start's metrics and checkpoints: {error}")
+        if self._rank == 0:
+            with contextlib.suppress(Exception):
+                broadcast_from_rank_zero({})  # The others wait for news.
+            while self._news():  # Ray's gauges go on.
+                pass
 
     def _report(self, train, news: dict) -> None:
         if self._rank != 0 or not news["checkpoint"]:
@@ -192,11 +202,11 @@ class Reporter:
             train.report(news["metrics"], checkpoint=train.Checkpoint.from_directory(folder))
 
     def end(self) -> None:
-        """The rank has done its work. Errors: whatever kept the reports from Ray; a restart begins at the last checkpoint."""
+        """The rank has done its work. Others than rank 0 may have to wait for that; what they are waiting for then still goes on behind this."""
         self._is_over.set()
-        self._thread.join()
-        if self._failure:
-            raise RuntimeError(f"rank {self._rank} cannot report to Ray Train: {self._failure}") from self._failure
+        self._thread.join(REPORT_SECONDS)
+        if self._rank == 0 and self._thread.is_alive():
+            self._warn(f"Ray Train has not taken the last metrics and checkpoints within {REPORT_SECONDS:.0f} s")
 
 
 def environment_of(context, attempt: int) -> dict[str, str]:
@@ -280,9 +290,9 @@ def run_rank(config: dict) -> dict:
     logs = log_folder(request, config["output"])
     notes.note_place.remote(rank, ray.util.get_node_ip_address(), logs)
     voice = RankVoice(rank, ProgramLog(logs, f"rank-{rank:03d}", f"start {attempt + 1} with {size} ranks"))
-    with tempfile.TemporaryDirectory() as folder, contextlib.ExitStack() as beside:
+    with own_folder("dr-rank-") as folder, contextlib.ExitStack() as beside:
         child = start_program(config, rank, attempt, context, voice, folder, beside)
-        reporter = Reporter(rank, request, config["output"], voice)
+        reporter = Reporter(rank, request, config["output"], notes, voice)
         code, is_told = wait_for_rank(child, notes, voice)
         path = pathlib.Path(folder, "summary.json")
         summary = json.loads(path.read_text(encoding="utf-8")) if rank == 0 and code == 0 and path.exists() else {}

@@ -8,7 +8,6 @@ import pathlib
 import signal
 import subprocess
 import sys
-import tempfile
 import threading
 
 from darkroom.child_process import SIGNAL_CODES, Child, was_killed
@@ -17,6 +16,7 @@ from darkroom_ray.item_job import JobFailed, cause_of
 from darkroom_ray.items import pause_after
 from darkroom_ray.measured import restart_counter
 from darkroom_ray.nodes import nodes_of, with_coming
+from darkroom_ray.own_folder import own_folder
 from darkroom_ray.preflight import room_in
 from darkroom_ray.program import EXIT_FAILED, start_child
 from darkroom_ray.progress import say
@@ -103,15 +103,39 @@ class TrialRuns:
 
     def _run_once(self, words: list[str], launch: Launch) -> tuple[int, str]:
         """Exit code and last words. Errors: RayError."""
-        actor = self._take()
-        last: collections.deque[str] = collections.deque(maxlen=20)
-        is_told = has_ended = False
+        actor = self._begin(words, launch)
+        return self._follow(actor, launch) if actor is not None else (EXIT_STOPPED, "")
+
+    def _begin(self, words: list[str], launch: Launch):
+        """An actor whose program is at work; None: the trial is to end before. Errors: RayError."""
+        idle = self._take_idle()
+        if idle is not None:
+            try:
+                return self._begin_on(idle, words, launch)
+            except self._ray.exceptions.RayActorError:
+                pass  # Lost while it waited for a trial, perhaps: no loss of this one, which goes to a fresh actor.
+        return self._begin_on(self._actor.remote(self._request), words, launch)
+
+    def _begin_on(self, actor, words: list[str], launch: Launch):
+        """As _begin(): this actor, or None."""
+        is_at_work = False
         try:
             started = actor.start.remote(words)
             while not self._ray.wait([started], num_returns=1, timeout=LOOK_SECONDS)[0]:
                 if launch.is_ending:
-                    return EXIT_STOPPED, ""
+                    return None
             launch.say(f"the trial is at work on {self._ray.get(started)}")
+            is_at_work = True
+            return actor
+        finally:
+            if not is_at_work:
+                self._ray.kill(actor)
+
+    def _follow(self, actor, launch: Launch) -> tuple[int, str]:
+        """As _run_once(), of a trial that is at work."""
+        last: collections.deque[str] = collections.deque(maxlen=20)
+        is_told = has_ended = False
+        try:
             while True:
                 lines, code = self._ray.get(actor.look.remote(LOOK_SECONDS))
                 for line in lines:
@@ -126,9 +150,9 @@ class TrialRuns:
         finally:
             (self._give_back if has_ended else self._ray.kill)(actor)
 
-    def _take(self):
+    def _take_idle(self):
         with self._lock:
-            return self._idle.pop() if self._idle else self._actor.remote(self._request)
+            return self._idle.pop() if self._idle else None
 
     def _give_back(self, actor) -> None:
         with self._lock:
@@ -217,7 +241,7 @@ def tune(ray, request: Request, stop: StopWatch) -> tuple[int, dict]:
     """Exit code and summary. Errors: Refused, JobFailed."""
     workers = workers_of(ray, request)
     runs = TrialRuns(ray, request, restart_counter(request.verb))
-    with tempfile.TemporaryDirectory(prefix="dr-") as folder, TrialDesk(folder, runs.run) as desk:
+    with own_folder("dr-") as folder, TrialDesk(folder, runs.run) as desk:
         path = pathlib.Path(folder, "summary.json")
         words = search_words(request, workers, desk.launcher(), str(path))
         child = start_child(request, words, on_said=None if request.is_quiet else sys.stderr.write, has_own_group=True)

@@ -37,6 +37,7 @@ NUM_GOOD = NUM_ROWS - 1  # One picture is not there.
 TRAIN = ["recipes/tiny.toml", "--set", "batch.global=8", "--set", "batch.micro=2", "--set", "runtime.gradient_groups=4", "--set", "checkpoint.every_steps=4", "--set", "samples.every_steps=0", "--set", "runtime.watchdog_seconds=3600"]  # A rank may stand for a while.
 SPREAD = ["--num-cpus-per-task", "0.5"]
 STAGED = ROOT / "build" / "release" / "python"
+MISSING_PACKAGES = "import importlib.util; print(*(name for name in ('numpy', 'pyarrow') if importlib.util.find_spec(name) is None))"
 LIST = "hf://datasets/org/list/data/*.parquet"
 ONLINE = ["--set", "batch.global=12", "--set", "batch.micro=1", "--set", "checkpoint.every_steps=4", "--set", "samples.every_steps=0", "--set", "data.memory_bytes=1048576", "--max-steps", "4"]
 PATIENT = ["--timeout", "86400"]  # Pictures may be held back.
@@ -194,9 +195,11 @@ def path_of_operators(folder: pathlib.Path) -> str:
     (folder / "packages").mkdir()
     (folder / "packages" / "torch").symlink_to(torch.submodule_search_locations[0])
     path = f"{STAGED}:{folder / 'packages'}"
+    missing = subprocess.run([RAY_PYTHON, "-c", MISSING_PACKAGES], capture_output=True, text=True, env={**os.environ, "PYTHONPATH": path}, check=True).stdout.split()
+    if missing:
+        raise Skipped(f".venv-ray cannot import the staged package: it lacks {', '.join(missing)}")
     tried = subprocess.run([RAY_PYTHON, "-c", "import darkroom; darkroom.Encode"], capture_output=True, text=True, env={**os.environ, "PYTHONPATH": path}, check=False)
-    if tried.returncode != 0:
-        raise Skipped(f".venv-ray cannot import the staged package: {tried.stderr.strip().splitlines()[-1]}")
+    require(tried.returncode == 0, "the staged package cannot be imported", tried.stderr[-3000:])
     return path
 
 

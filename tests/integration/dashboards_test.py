@@ -39,7 +39,7 @@ def the_committed_dashboards_are_those_of_the_script() -> None:
 def every_query_names_a_variable_that_the_dashboard_has() -> None:
     for path in DASHBOARDS:
         dashboard = json.loads(path.read_text())
-        known = {variable["name"] for variable in dashboard["templating"]["list"]} | {"__rate_interval"}
+        known = {variable["name"] for variable in dashboard["templating"]["list"]} | {"__rate_interval", "__range"}
         used = set(re.findall(r"\$\{?(\w+)", json.dumps(dashboard["panels"])))
         require(used <= known and "instance" in used, path.name, used - known)
         ids = [panel["id"] for panel in dashboard["panels"]]
@@ -52,7 +52,7 @@ def promtool_takes_the_configuration() -> None:
     require(done.returncode == 0 and "8 rules found" in done.stdout, done.stdout, done.stderr)
 
 
-# For each alert, numbers a minute that make it fire after an hour, and such that do not.
+# For each alert, numbers a minute that make it fire after an hour, and such that do not: one example of them or more.
 ALERTS = {
     "DarkroomProcessSilent": ({'up{job="darkroom-train", instance="a"}': "0x60"}, {'up{job="darkroom-train", instance="a"}': "1x60"}),
     "DarkroomRowsFail": (
@@ -60,8 +60,9 @@ ALERTS = {
         {'darkroom_row_errors_total{code="dns", instance="a"}': "0+5x60", 'darkroom_rows_total{stage="transform", instance="a"}': "0+10x60", 'darkroom_rows_total{stage="order", instance="a"}': "0+1x60"},
     ),
     "DarkroomTrainingStands": (
-        {'darkroom_train_step{instance="a"}': "5x60", 'darkroom_train_last_step{instance="a"}': "10x60"},
-        {'darkroom_train_step{instance="a"}': "0+1x60", 'darkroom_train_last_step{instance="a"}': "100x60"},
+        {'darkroom_train_step{instance="a"}': "5x60", 'darkroom_train_last_step{instance="a"}': "10x60", 'darkroom_process_uptime_seconds{instance="a"}': "0+60x60"},
+        {'darkroom_train_step{instance="a"}': "0+1x60", 'darkroom_train_last_step{instance="a"}': "100x60", 'darkroom_process_uptime_seconds{instance="a"}': "0+60x60"},
+        {'darkroom_train_step{instance="a"}': "_x49 0x10", 'darkroom_train_last_step{instance="a"}': "_x49 10x10", 'darkroom_process_uptime_seconds{instance="a"}': "_x49 0+60x10"},  # Ten minutes old.
     ),
     "DarkroomStepsLeftOut": ({'darkroom_train_skipped_steps_total{instance="a"}': "0x50 1x10"}, {'darkroom_train_skipped_steps_total{instance="a"}': "1x60"}),
     "DarkroomTrainingWaitsForData": (
@@ -133,7 +134,7 @@ def each_alert_fires_for_what_it_is_about_and_for_nothing_else() -> None:
     rules = ROOT / "deploy" / "prometheus_rules.yml"
     with tempfile.TemporaryDirectory() as folder:
         for alert, examples in ALERTS.items():
-            for numbers, fires in zip(examples, (True, False)):
+            for numbers, fires in zip(examples, (True, *(False for _ in examples[1:])), strict=True):
                 series = [{"series": name, "values": values} for name, values in numbers.items()]
                 # Without the labels and sentences of an alert that fires the tool names what it got: what is looked for here.
                 test = {"rule_files": [str(rules)], "evaluation_interval": "1m", "tests": [{"interval": "1m", "input_series": series, "alert_rule_test": [{"eval_time": "1h", "alertname": alert, "exp_alerts": []}]}]}
@@ -159,6 +160,21 @@ def a_steps_phases_add_up_to_it_on_a_gpu_and_on_a_cpu() -> None:
             path.write_text(json.dumps(test))
             done = subprocess.run([promtool, "test", "rules", path], capture_output=True, text=True)
             require(done.returncode == 0, "other shares", done.stdout, done.stderr)
+
+
+def workers_lost_are_those_of_all_jobs_in_the_time_shown() -> None:
+    promtool = program_of("promtool")
+    query = next(query for dashboard, title, query in queries() if (dashboard, title) == ("cluster", "Workers lost and replaced"))
+    # Each driver has a series of its own, which begins with its first loss. The last two: of a job that ended before, and one that began then.
+    drivers = {("process", "1"): "_x90 1x29", ("process", "2"): "_x90 1x9 2x19", ("process", "3"): "5x30", ("download", "4"): "4x100 6x19"}
+    series = [{"series": f'ray_darkroom_ray_restarts_total{{verb="{verb}", WorkerId="{worker}", instance="a"}}', "values": values} for (verb, worker), values in drivers.items()]
+    want = [{"labels": f'{{verb="{verb}"}}', "value": lost} for verb, lost in (("process", 3), ("download", 2))]
+    test = {"evaluation_interval": "1m", "tests": [{"interval": "1m", "input_series": series, "promql_expr_test": [{"expr": query, "eval_time": "2h", "exp_samples": want}]}]}
+    with tempfile.TemporaryDirectory() as folder:
+        path = pathlib.Path(folder, "test.yml")
+        path.write_text(json.dumps(test))
+        done = subprocess.run([promtool, "test", "rules", path], capture_output=True, text=True)
+        require(done.returncode == 0, "other losses", done.stdout, done.stderr)
 
 
 def left_address(folder: str) -> str:
@@ -372,4 +388,4 @@ def check_numbers(prometheus: Prometheus, found: dict) -> None:
 
 
 if __name__ == "__main__":
-    main([every_documented_name_is_counted_by_a_source, the_committed_dashboards_are_those_of_the_script, every_query_names_a_variable_that_the_dashboard_has, promtool_takes_the_configuration, panels_of_a_cluster_ask_for_names_that_its_jobs_show, a_prometheus_that_opens_its_store_is_asked_again, names_of_jobs_are_documented, each_alert_fires_for_what_it_is_about_and_for_nothing_else, a_steps_phases_add_up_to_it_on_a_gpu_and_on_a_cpu, every_panel_finds_what_it_asks_for])
+    main([every_documented_name_is_counted_by_a_source, the_committed_dashboards_are_those_of_the_script, every_query_names_a_variable_that_the_dashboard_has, promtool_takes_the_configuration, panels_of_a_cluster_ask_for_names_that_its_jobs_show, a_prometheus_that_opens_its_store_is_asked_again, names_of_jobs_are_documented, each_alert_fires_for_what_it_is_about_and_for_nothing_else, workers_lost_are_those_of_all_jobs_in_the_time_shown, a_steps_phases_add_up_to_it_on_a_gpu_and_on_a_cpu, every_panel_finds_what_it_asks_for])

@@ -18,7 +18,7 @@ from workbench import ROOT, Skipped, require
 DASHBOARDS = sorted((ROOT / "deploy" / "grafana").glob("*.json"))
 PATIENCE = 300  # Seconds; a limit, no measure.
 # What Grafana puts in place of its variables.
-VARIABLES = {"$__rate_interval": "1m", "$instance": ".*"}
+VARIABLES = {"$__rate_interval": "1m", "$__range": "1h", "$instance": ".*"}
 MOST_POINTS = 5000  # Of one series in an answer; Prometheus takes 11,000.
 
 Query = tuple[str, str, str]  # Dashboard, panel, expression.

@@ -15,6 +15,8 @@ import subprocess
 import sys
 import threading
 import time
+import types
+import unittest.mock
 
 import numpy as np
 import pyarrow as pa
@@ -499,6 +501,26 @@ def token_ids_and_text_come_as_arrays() -> None:
     require(rows["width"].dtype == np.int32 and isinstance(rows["key"][0], str), "text")
 
 
+def whole_numbers_keep_their_digits_beside_a_null() -> None:
+    folder = bench().folder / "latents-with-nulls"
+    if not folder.exists():
+        table = pq.read_table(processed("latents"))
+        large = pa.array([2**60 + 1 + row if row != 5 else None for row in range(table.num_rows)], pa.int64())
+        pairs = pa.array([[2**60 + 1, row] if row != 4 else [row, None] for row in range(table.num_rows)], pa.list_(pa.int64(), 2))
+        folder.mkdir()
+        pq.write_table(table.append_column("large", large).append_column("pairs", pairs), folder / "part-000000.parquet")
+    first, second = darkroom().read_latents(folder, rows=slice(0, 6), batch_rows=3).to_numpy()
+    require(first["large"].dtype == np.int64 and first["pairs"].dtype == np.int64 and first["pairs"].shape == (3, 2), "without a null", first["large"].dtype, first["pairs"].shape)
+    require(second["large"].dtype == object and list(second["large"]) == [2**60 + 4, 2**60 + 5, None], "with one", second["large"])
+    require(second["pairs"].dtype == object and list(second["pairs"]) == [[2**60 + 1, 3], [4, None], [2**60 + 1, 5]], "in a list", second["pairs"])
+    with unittest.mock.patch.dict(sys.modules, {"torch": types.SimpleNamespace(from_numpy=np.asarray)}):
+        for column, row in (("large", 5), ("pairs", 4)):
+            batches = darkroom().read_latents(folder, columns=[column], rows=slice(1, 10), batch_rows=2).to_torch()
+            require(f"{column}, {row}" in str(raised(ValueError, list, batches)), "which one", column)
+            fine = list(darkroom().read_latents(folder, columns=[column], rows=slice(6, 10), batch_rows=2).to_torch())
+            require(len(fine) == 2 and fine[0][column].dtype == np.int64, "without a null", fine)
+
+
 # -- failures -----------------------------------------------------------------------------------------------------
 
 
@@ -656,6 +678,7 @@ if __name__ == "__main__":
         stored_latents_come_as_they_are_stored,
         every_dialect_gives_the_same_numbers,
         token_ids_and_text_come_as_arrays,
+        whole_numbers_keep_their_digits_beside_a_null,
         failures_are_exceptions_with_the_verbs_messages,
         an_unknown_device_or_one_that_is_not_there_says_so,
         imports_in_any_order_map_each_library_once,

@@ -35,14 +35,24 @@ class RayCluster:
         self.more = more or {}
         with open(pathlib.Path(self.folder, "said"), "w", encoding="utf-8") as said:
             self.process = subprocess.Popen([RAY_PYTHON, pathlib.Path(__file__).with_name("ray_cluster.py"), self.folder, *kinds], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=said, text=True, env={**os.environ, **self.more})
-        if not select.select([self.process.stdout], [], [], START_SECONDS)[0] or not (line := self.process.stdout.readline()):
-            self.process.kill()
-            raise Skipped(f"Ray does not start on this machine in time: {pathlib.Path(self.folder, 'said').read_text()[-300:]}")
-        about = json.loads(line)
+        about = self._first_words()
         self.address, self.raylets, self.head = about["address"], about["raylets"], about["head"]
         self.metrics_port = about["metrics"]  # Where Ray shows what drivers count.
         self.dashboard = about["dashboard"]  # Where jobs are submitted; "": it has none.
         self.has_head = True
+
+    def _first_words(self) -> dict:
+        """Errors: Skipped, where the machine is too slow; AssertionError, where the script has ended without a cluster."""
+        in_time = bool(select.select([self.process.stdout], [], [], START_SECONDS)[0])
+        line = self.process.stdout.readline() if in_time else ""
+        if not line:
+            self.process.kill()
+            self.process.wait()
+        said = pathlib.Path(self.folder, "said").read_text(encoding="utf-8")
+        if not in_time:
+            raise Skipped(f"Ray does not start on this machine in {START_SECONDS} s: {said[-300:]}")
+        require(bool(line), "the cluster's script has ended:", said[-3000:])
+        return json.loads(line)
 
     def heard(self) -> dict:
         line = self.process.stdout.readline()

@@ -12,8 +12,10 @@ import io
 import itertools
 import json
 import pathlib
+import queue
 import subprocess
 import threading
+import time
 import types
 import unittest.mock
 
@@ -439,10 +441,10 @@ def metrics_are_reported_without_checkpoints() -> None:
     reports: list[dict] = []
     with temporary_folder() as folder, fake_train(lambda metrics, **more: reports.append(metrics)):
         voice = types.SimpleNamespace(metrics=collections.deque([{"step": 1, "loss": 2.0}, {"step": 2, "loss": 1.5, "phases": {}}]), checkpoints=collections.deque())
-        rank.Reporter(0, Request("train", ()), "s3://b/run", voice).end()
+        rank.Reporter(0, Request("train", ()), "s3://b/run", None, voice).end()
         require(reports == [{"step": 2, "loss": 1.5}] and not voice.metrics, "of a run on a store", reports)
         (folder / "run").mkdir()
-        reporter = rank.Reporter(0, Request("train", (), folder=str(folder)), "run")
+        reporter = rank.Reporter(0, Request("train", (), folder=str(folder)), "run", None)
         (folder / "run" / "metrics.jsonl").write_text('{"step": 3}\n')
         reporter.end()
         require(reports[1:] == [{"step": 3}], "of a run on a disk", reports)
@@ -461,23 +463,92 @@ def checkpoints_on_a_store_are_reported_once_they_are_stored() -> None:
         train.Checkpoint = types.SimpleNamespace(from_directory=lambda folder: json.loads(pathlib.Path(folder, "checkpoint.json").read_text()))
         for output in ("s3://key:sec/ret@b/run/", "s3://b/run?region=x"):
             voices[0].checkpoints.append("step-00000020")
-            rank.Reporter(0, Request("train", ()), output, voices[0]).end()
+            rank.Reporter(0, Request("train", ()), output, None, voices[0]).end()
     place = "s3://b/run/checkpoints/step-00000020"
     require(pointers == [{"uri": place}, {"uri": place + "?..."}], "what Ray keeps", pointers)
 
 
-def what_keeps_rank_0_from_reporting_is_told_at_the_end() -> None:
-    with temporary_folder() as folder, fake_train():
-        (folder / "good").mkdir()
-        rank.Reporter(0, Request("train", (), folder=str(folder)), "good").end()
-        (folder / "bad" / "metrics.jsonl").mkdir(parents=True)  # Cannot be read as a file.
-        reporter = rank.Reporter(0, Request("train", (), folder=str(folder)), "bad")
-        try:
+def heard_by(warnings: list[str]):
+    """Notes that hear alone."""
+    return types.SimpleNamespace(hear=types.SimpleNamespace(remote=lambda number, lines: warnings.extend(lines)))
+
+
+def what_cannot_be_read_is_told_once_and_looked_at_again() -> None:
+    reports: list[dict] = []
+    looks = threading.Semaphore(0)
+    with temporary_folder() as folder, fake_train(lambda metrics, **more: reports.append(metrics)), looking_often():
+        file = folder / "run" / "metrics.jsonl"
+        file.mkdir(parents=True)  # Cannot be read as a file.
+        real = rank.MetricsTail.lines
+        with unittest.mock.patch.object(rank.MetricsTail, "lines", lambda tail: looks.release() or real(tail)):
+            warnings: list[str] = []
+            reporter = rank.Reporter(0, Request("train", (), folder=str(folder)), "run", heard_by(warnings))
+            for _ in range(3):
+                require(looks.acquire(timeout=PATIENCE), "it looks no more")
+            file.rmdir()
+            (folder / "new").write_text("".join(json.dumps({"step": step}) + "\n" for step in range(2000)))  # More bytes than a folder has, which is where it began.
+            (folder / "new").rename(file)
             reporter.end()
-        except RuntimeError as error:
-            require("rank 0 cannot report" in str(error) and "metrics.jsonl" in str(error), "why", error)
-        else:
-            raise AssertionError("a failed report is not told")
+    require(len(warnings) == 1 and warnings[0].startswith("warning: ") and "metrics.jsonl" in warnings[0], "what the user hears", warnings)
+    require(reports and reports[-1] == {"step": 1999}, "what Ray hears once it can be read", reports)
+
+
+@contextlib.contextmanager
+def two_ranks(report):
+    """Ray Train with two ranks, of which rank 0 gives and the other one takes."""
+    told: queue.SimpleQueue = queue.SimpleQueue()
+    with fake_train(report) as train, looking_often():
+        train.collective.broadcast_from_rank_zero = lambda what: told.get(timeout=PATIENCE) if what is None else told.put(what) or what
+        train.Checkpoint = types.SimpleNamespace(from_directory=lambda folder: "pointer")
+        yield told
+
+
+def a_report_that_fails_costs_the_training_nothing() -> None:
+    calls: list[dict] = []
+    measured: list[dict] = []
+
+    def report(metrics: dict, **more) -> None:
+        calls.append({"step": metrics["step"], **more})
+        if more:
+            raise OSError("the checkpoint's pointer cannot be written")
+
+    with two_ranks(report):
+        rank.TrainMeasures = lambda: types.SimpleNamespace(set=measured.append)
+        voice = types.SimpleNamespace(metrics=collections.deque([{"step": 1}]), checkpoints=collections.deque(["step-00000001"]))
+        warnings: list[str] = []
+        reporters = [rank.Reporter(number, Request("train", ()), "s3://b/run", heard_by(warnings), voice) for number in (0, 1)]
+        wait_for(lambda: warnings)
+        voice.metrics.append({"step": 2})
+        wait_for(lambda: len(measured) == 2)
+        notes = LostNotes()
+        notes.notes.begin(2)
+        with fake_modules({"ray": RAY_OF_NOTES}):
+            for number, reporter in enumerate(reporters):
+                rank.end_rank(number, 0, 0, False, "", {"notes": notes, "resume": "auto"}, reporter)
+        require(not any(reporter._thread.is_alive() for reporter in reporters), "both have ended")
+    require(sorted(map(str, calls)) == ["{'step': 1, 'checkpoint': 'pointer'}", "{'step': 1}"], "a report is made once", calls)
+    require(len(warnings) == 1 and "pointer cannot be written" in warnings[0] and measured[-1] == {"step": 2}, "what is heard; Ray's gauges go on", warnings, measured)
+
+
+def a_rank_whose_work_is_done_waits_for_ray_for_a_while_only() -> None:
+    let_go = threading.Event()
+    warnings: list[str] = []
+    with two_ranks(lambda metrics, **more: let_go.wait(PATIENCE)), unittest.mock.patch.object(rank, "REPORT_SECONDS", 0.1):
+        voice = types.SimpleNamespace(metrics=collections.deque([{"step": 1}]), checkpoints=collections.deque(["step-00000001"]))
+        reporters = [rank.Reporter(number, Request("train", ()), "s3://b/run", heard_by(warnings), voice) for number in (0, 1)]
+        for reporter in reporters:
+            reporter.end()
+        require(len(warnings) == 1 and "has not taken the last" in warnings[0], "rank 0 says so", warnings)
+        let_go.set()
+        for reporter in reporters:
+            reporter._thread.join(PATIENCE)
+
+
+def wait_for(is_so) -> None:
+    end = time.monotonic() + PATIENCE
+    while not is_so():
+        require(time.monotonic() < end, "it never was so")
+        time.sleep(0.01)
 
 
 def a_killed_task_is_run_again() -> None:
@@ -816,7 +887,9 @@ if __name__ == "__main__":
             a_start_that_would_mend_nothing_is_not_begun,
             metrics_are_reported_without_checkpoints,
             checkpoints_on_a_store_are_reported_once_they_are_stored,
-            what_keeps_rank_0_from_reporting_is_told_at_the_end,
+            what_cannot_be_read_is_told_once_and_looked_at_again,
+            a_report_that_fails_costs_the_training_nothing,
+            a_rank_whose_work_is_done_waits_for_ray_for_a_while_only,
             a_killed_task_is_run_again,
             a_stop_before_any_rank_has_a_place_ends_at_once,
             a_stop_without_a_rank_ends,

@@ -150,14 +150,18 @@ def a_socket_with_too_long_a_path_is_refused() -> None:
 # -- trials -----------------------------------------------------------------------------------------------------------
 
 
-class Lost(Exception):
+class RayFault(Exception):
+    """Ray's error of anything."""
+
+
+class Lost(RayFault):
     """Ray's error of a lost actor."""
 
 
 class FakeRay:
     """Runs actors here. `ends`: of each actor, in their order: what befalls it, called once its program is at work."""
 
-    exceptions = types.SimpleNamespace(RayError=Lost)
+    exceptions = types.SimpleNamespace(RayError=RayFault, RayActorError=Lost)
 
     def __init__(self, *ends) -> None:
         self.ends = list(ends)
@@ -189,6 +193,7 @@ class FakeActor:
     def __init__(self, own, end) -> None:
         self.own = own
         self._end = end
+        self.is_lost = False
 
     def __getattr__(self, name: str):
         def call(*arguments):
@@ -197,6 +202,8 @@ class FakeActor:
                 return None
 
             def result():
+                if self.is_lost:
+                    be_lost()
                 if name == "look" and self._end is not None:
                     self._end()
                 return getattr(self.own, name)(*arguments)
@@ -260,7 +267,7 @@ def an_actor_is_used_again_or_its_place_is_free() -> None:
         runs._drop(ray.actors[0])
         require(ray.killed == ray.actors, "it waits no longer")
         require(runs.run(COMMAND, heard) == 0 and len(ray.actors) == 2, "another one")
-        taken = runs._take()
+        taken = runs._take_idle()
         runs._drop(taken)
         require(taken not in ray.killed, "one at work is not dropped")
         runs.close()
@@ -275,6 +282,17 @@ def a_lost_trial_goes_on_elsewhere() -> None:
         require(heard.lines[-1] == "train --output /tuned/trials/trial-004", "the same command", heard.lines)
         require(sum("goes on from its checkpoint" in line and "The node was lost." in line for line in heard.lines) == 2, "why", heard.lines)
         require(heard.pauses == [2, 4] and ray.killed == ray.actors[:2], "pauses; lost actors are not used again", heard.pauses)
+
+
+def an_actor_that_is_lost_while_it_waits_costs_no_trial() -> None:
+    ray = FakeRay()
+    with trial_of("exit 0", ray, max_failures=0) as (runs, heard):
+        require(runs.run(COMMAND, heard) == 0, "the first trial", heard.lines)
+        ray.actors[0].is_lost = True
+        require(runs.run(COMMAND, heard) == 0 and runs.restarts == 0 and heard.pauses == [], "the next one", heard.lines)
+        require(len(ray.actors) == 2 and ray.killed == ray.actors[:1] and runs._idle == ray.actors[1:], "a fresh actor", ray.killed)
+        ray.actors[1].is_lost, ray.ends = True, [be_lost]
+        require(runs.run(COMMAND, heard) == 1 and len(ray.actors) == 3, "a fresh one that is lost counts", heard.lines)
 
 
 def a_trial_is_lost_a_number_of_times_at_most() -> None:
@@ -347,7 +365,7 @@ def a_node_without_the_program_fails_the_trial_with_advice() -> None:
         try:
             require(runs.run(COMMAND, heard) == 1 and "cannot be run here" in heard.lines[-1] and runs.restarts == 0, "why", heard.lines)
         finally:
-            FakeRay.exceptions = types.SimpleNamespace(RayError=Lost)
+            FakeRay.exceptions = types.SimpleNamespace(RayError=RayFault, RayActorError=Lost)
 
 
 # -- the search -------------------------------------------------------------------------------------------------------
@@ -477,6 +495,7 @@ if __name__ == "__main__":
             a_trial_ends_as_its_program_does,
             an_actor_is_used_again_or_its_place_is_free,
             a_lost_trial_goes_on_elsewhere,
+            an_actor_that_is_lost_while_it_waits_costs_no_trial,
             a_trial_is_lost_a_number_of_times_at_most,
             a_stop_of_somebody_else_is_a_loss,
             a_folder_that_the_lost_program_still_holds_is_tried_again,

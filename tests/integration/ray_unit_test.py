@@ -8,6 +8,7 @@ import _thread
 import concurrent.futures
 import contextlib
 import dataclasses
+import importlib
 import io
 import itertools
 import json
@@ -26,11 +27,13 @@ import types
 import unittest.mock
 from collections.abc import Callable
 
+import cases
+import ray_bench
 from cases import main, require, temporary_folder
 from ray_units import PATIENCE, ROOT, VERSIONS, asked, fake_modules, item_request, node, refusal_of
 
 from darkroom.item_child import read_item_numbers  # noqa: E402
-from darkroom_ray import cluster, command, flags, item_child, item_job, item_workers, items, kuberay, nodes, places, preflight, prices, probe, program, program_log, progress, shares, stopping, training, verbs  # noqa: E402
+from darkroom_ray import cluster, command, flags, item_child, item_job, item_workers, items, kuberay, nodes, own_folder, places, preflight, prices, probe, program, program_log, progress, shares, stopping, training, verbs  # noqa: E402
 from darkroom_ray.flags import read_request  # noqa: E402
 from darkroom_ray.preflight import Node, SeenPath  # noqa: E402
 from darkroom_ray.request import MARKET_LABEL, Placement, Request, without_secrets  # noqa: E402
@@ -962,6 +965,70 @@ def a_line_that_is_no_answer_is_a_said_one() -> None:
         require(child._child.last_words().splitlines() == ["a library says hello", "[1]"], "what was said", child._child.last_words())
 
 
+def answers_that_were_given_are_kept_no_longer() -> None:
+    with temporary_folder() as folder:
+        child = item_child.ItemChild(item_request(folder, """while read item; do echo "{\\"item\\": $item}"; done"""))
+        for items in ([1, 2, 3], [2]):
+            require(child.do(items) == [{"item": item} for item in items], "answers", items)
+        require(not child._answers, "what is kept", child._answers)
+        child.finish()
+
+
+def what_a_killed_owner_leaves_goes_with_the_next_one() -> None:
+    hold = "import sys, time; from darkroom_ray.own_folder import own_folder; folder = own_folder('dr-', sys.argv[1]); print(folder.__enter__(), flush=True); time.sleep(600)"
+    with temporary_folder() as folder, temporary_folder() as elsewhere:
+        killed, living = (subprocess.Popen([sys.executable, "-c", hold, str(folder)], stdout=subprocess.PIPE, text=True, env={**os.environ, "PYTHONPATH": str(ROOT / "python")}) for _ in range(2))
+        left, held = (pathlib.Path(owner.stdout.readline().strip()) for owner in (killed, living))
+        try:
+            (left / "session").mkdir()
+            (left / "session" / "log").write_text("x")
+            (left / "link").symlink_to(elsewhere)
+            (elsewhere / own_folder.LOCK).touch()
+            (folder / "dr-link").symlink_to(elsewhere)
+            (folder / "dr-of-somebody").mkdir()
+            (folder / "other").mkdir()
+            (folder / "other" / own_folder.LOCK).touch()
+            killed.kill()
+            killed.wait()
+            with own_folder.own_folder("dr-", str(folder)) as own:
+                want = {pathlib.Path(own).name, held.name, "dr-link", "dr-of-somebody", "other"}
+                require(set(os.listdir(folder)) == want, "what is there", os.listdir(folder), want)
+            require(set(os.listdir(folder)) == want - {pathlib.Path(own).name} and (elsewhere / own_folder.LOCK).exists(), "behind it", os.listdir(folder))
+        finally:
+            for owner in (killed, living):
+                owner.kill()
+                owner.communicate()
+
+
+def a_cluster_whose_script_crashes_is_no_skip() -> None:
+    with temporary_folder() as folder:
+        for script, kind, words in (("echo its words >&2; exit 1", AssertionError, "its words"), ("echo late >&2; exec sleep 300", cases.Skipped, "does not start on this machine")):
+            python = pathlib.Path(item_request(folder, script).program)
+            with unittest.mock.patch.multiple(ray_bench, RAY_PYTHON=python, START_SECONDS=60 if kind is AssertionError else 0.2, LEAST_FREE_BYTES=0):
+                try:
+                    ray_bench.RayCluster()
+                except (AssertionError, cases.Skipped) as error:
+                    require(type(error) is kind and words in str(error), "how a case ends", script, repr(error))
+                else:
+                    raise AssertionError("there is a cluster")
+
+
+def a_staged_package_that_is_broken_is_no_skip() -> None:
+    with unittest.mock.patch.object(sys, "path", [*sys.path, str(ROOT / "tests" / "acceptance")]), unittest.mock.patch.object(sys, "argv", sys.argv[:1]):
+        acceptance = importlib.import_module("cluster")
+    script = 'case "$2" in *find_spec*) echo %s;; *) echo ImportError: its words >&2; exit 1;; esac'
+    for missing, kind, words in (("pyarrow", cases.Skipped, "it lacks pyarrow"), ("", AssertionError, "its words")):
+        with temporary_folder() as folder:
+            python = item_request(folder, script % missing).program
+            with unittest.mock.patch.multiple(acceptance, RAY_PYTHON=python, STAGED=folder):
+                try:
+                    acceptance.path_of_operators(folder)
+                except (AssertionError, cases.Skipped) as error:
+                    require(type(error) is kind and words in str(error), "how the case ends", repr(error))
+                else:
+                    raise AssertionError("it can be imported")
+
+
 def a_killed_program_has_no_result() -> None:
     with temporary_folder() as folder:
         for script, code in (("kill -9 $$", -9), ("exit 143", 143)):
@@ -1745,6 +1812,10 @@ if __name__ == "__main__":
             an_item_that_the_job_does_not_have_ends_it,
             progress_is_one_line_and_a_warning_is_said_once,
             a_line_that_is_no_answer_is_a_said_one,
+            answers_that_were_given_are_kept_no_longer,
+            what_a_killed_owner_leaves_goes_with_the_next_one,
+            a_cluster_whose_script_crashes_is_no_skip,
+            a_staged_package_that_is_broken_is_no_skip,
             a_killed_program_has_no_result,
             a_stopped_encoder_ends_its_program_in_order,
             a_cancelled_task_ends_its_program_in_order,

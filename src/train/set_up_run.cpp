@@ -531,8 +531,8 @@ Status TrainingRun::restore_or_begin() {
   if (resumed_.has_value()) {
     DARKROOM_RETURN_IF_ERROR(check_continuation(resumed_->record, record()));
   }
-  DARKROOM_RETURN_IF_ERROR(share_beginning());
   DARKROOM_ASSIGN_OR_RETURN(machines_, count_machines(ranks(), options_.local_ranks));
+  DARKROOM_RETURN_IF_ERROR(share_beginning());
   DARKROOM_RETURN_IF_ERROR(check_data());  // Every rank knows only now whether the run begins or goes on.
   DARKROOM_RETURN_IF_ERROR(check_window());
   if (resumed_.has_value()) {

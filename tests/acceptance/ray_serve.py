@@ -68,7 +68,7 @@ class Service:
         self.wait_for(lambda: "serving at" in self.words(), "the service")
 
     def command(self) -> list:
-        return [RAY_PYTHON, "-m", "darkroom_ray", "serve", *self.models, "--port", self.port, "--threads", "1", "--num-cpus-per-task", "0.25", "--keys", folder() / "keys.txt", "--quiet"]
+        return [RAY_PYTHON, "-m", "darkroom_ray", "serve", *self.models, "--port", self.port, "--threads", "1", "--num-cpus-per-task", "0.25", "--keys", folder() / "keys.txt"]
 
     def words(self) -> str:
         self.said.seek(0)

@@ -13,8 +13,8 @@ import threading
 import time
 
 from darkroom_ray.measured import TrainMeasures
-from darkroom_ray.places import inside
 from darkroom_ray.own_folder import own_folder
+from darkroom_ray.places import inside
 from darkroom_ray.program import Child, start_child
 from darkroom_ray.program_log import ProgramLog, log_folder
 from darkroom_ray.request import Request, path_on_disk, without_secrets

@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterator
 from darkroom_ray.cluster import import_ray
 from darkroom_ray.item_job import JobFailed, cause_of
 from darkroom_ray.prices import with_price
-from darkroom_ray.shares import with_memory
 from darkroom_ray.program import is_set
 from darkroom_ray.request import Request
+from darkroom_ray.shares import with_memory
 
 
 def run_checked(request: Request, given: dict[str, list[str]], stop) -> tuple[int, dict]:

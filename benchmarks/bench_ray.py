@@ -215,7 +215,7 @@ def parse_arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     version = f"python{sys.version_info.major}.{sys.version_info.minor}"
     parser.add_argument("--packages", type=pathlib.Path, default=ROOT / ".venv-parity" / "lib" / version / "site-packages", help="with torch, torchvision, diffusers and transformers")
-    parser.add_argument("--rows", type=int, default=640)
+    parser.add_argument("--rows", type=int, default=2560)
     parser.add_argument("--resolution", type=int, default=256)
     parser.add_argument("--rounds", type=int, default=1)
     parser.add_argument("--judge", action="store_true", help="exit with 1 when a goal was not reached or not measured")

@@ -4,7 +4,6 @@ No flag of the program is read here: it checks them itself (program.read_argumen
 """
 
 import dataclasses
-import itertools
 import json
 import re
 from collections.abc import Callable
@@ -463,8 +462,7 @@ def read_request(verb: str, words: list[str], folder: str, default_program: str 
 def with_settings(request: Request, given: dict[str, list[str]]) -> Request:
     """A file of settings says where the summary goes; no other flag of the cluster is one for it, since each program would read that by itself.
     `given`: program.read_arguments(). Errors: Refused."""
-    words = itertools.takewhile(lambda word: word != "--", request.arguments)
-    told_here = {word.partition("=")[0] for word in words}  # What both have, as the workers of process, the driver hands on.
+    told_here = request.named_flags()  # What both have, as the workers of process, the driver hands on.
     for name in given:
         if name in flags_of(request.verb) and name != "--json-summary" and name not in told_here:
             raise Refused(f"{name} in --config would be read by each program by itself, and is the cluster's here: give it on the command line")

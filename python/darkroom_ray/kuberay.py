@@ -7,10 +7,9 @@ from collections.abc import Iterator
 from fractions import Fraction
 
 from darkroom_ray.flags import Refused
-from darkroom_ray.request import NodeType
+from darkroom_ray.request import MOST_NODES, NodeType
 
 KINDS = ("RayCluster", "RayJob")
-MOST_NODES = 1000  # Of a type that has no bound.
 # Of Kubernetes: https://kubernetes.io/docs/reference/kubernetes-api/common-definitions/quantity/
 QUANTITY = re.compile(r"((?:\d{1,30}\.?\d{0,30}|\.\d{1,30})(?:[eE][+-]?\d{1,2})?)([numkMGTPE]|[KMGTPE]i|)")
 UNITS = {"n": Fraction(1, 10**9), "u": Fraction(1, 10**6), "m": Fraction(1, 1000), "": 1}

@@ -8,9 +8,8 @@ from collections.abc import Iterator
 
 from darkroom_ray import kuberay
 from darkroom_ray.flags import Refused
-from darkroom_ray.kuberay import MOST_NODES
 from darkroom_ray.preflight import Node
-from darkroom_ray.request import NodeType, Request
+from darkroom_ray.request import MOST_NODES, NodeType, Request
 
 NODE_TYPE_LABEL = "ray.io/node-group"  # Ray gives it to nodes that an autoscaler brought.
 HEAD_RESOURCE = "node:__internal_head__"  # Ray gives it to the head.

@@ -24,7 +24,7 @@ from darkroom_ray.probe import refuse
 from darkroom_ray.program import is_set, start_child, stop_program
 from darkroom_ray.program_log import ProgramLog, log_folder
 from darkroom_ray.request import Placement, Request
-from darkroom_ray.shares import memory_for, resources_here
+from darkroom_ray.shares import memory_here
 from darkroom_ray.stopping import StopWatch, wait_for_ends
 from darkroom_ray.training import train
 from darkroom_ray.watched import own_trace
@@ -121,7 +121,7 @@ class EncoderActor:
         words_of = transformer_words if request.transformers else encoder_words
         place = ray.util.get_node_ip_address()
         words = words_of(request, given, place)
-        words += [] if request.transformers else memory_for(*resources_here())
+        words += [] if request.transformers else memory_here(request.encoders)
         self._logs = log_folder(request, given.get("--output", [""])[0])
         log = ProgramLog(self._logs, f"{served_by(request).verb}-{number:03d}", f"on {place}")
         self._address = ""

@@ -40,10 +40,8 @@ def named_places(given: dict[str, list[str]], names: tuple[str, ...]) -> list[st
 
 def local_paths(given: dict[str, list[str]], names: tuple[str, ...]) -> list[str]:
     """Those of the places that lie on a disk, as paths; of a pattern its folder."""
-    paths = []
-    for path in filter(None, map(path_on_disk, named_places(given, names))):
-        paths.append(folder_of_pattern(path) if PATTERN.search(path) else path)
-    return paths
+    paths = filter(None, map(path_on_disk, named_places(given, names)))
+    return [folder_of_pattern(path) if PATTERN.search(path) else path for path in paths]
 
 
 def folder_of_pattern(word: str) -> str:

@@ -3,7 +3,7 @@
 import dataclasses
 
 from darkroom_ray.request import Request
-from darkroom_ray.shares import has_flag, resources_here, share_of, with_flag_of_settings
+from darkroom_ray.shares import resources_here, share_of, with_flag_of_settings
 
 FLAG = "--price-per-hour"
 COST_LINE = ": this has cost $"  # As the program says it (apps/darkroom/jobs/job_observation.cpp).
@@ -27,6 +27,6 @@ def with_share(request: Request, share: float) -> Request:
 
 def priced_here(request: Request) -> Request:
     """As the program of this Ray worker is to count. REQUIRES: called in a task or an actor, where there is a price."""
-    if not has_flag(request, FLAG):
+    if FLAG not in request.named_flags():
         return request
     return with_share(request, share_of(*resources_here()))

@@ -1,12 +1,14 @@
 """What a command line asks of the cluster. Pure data: it travels to tasks and actors."""
 
 import dataclasses
+import itertools
 import re
 import urllib.parse
 
 # Ray's own label of how a machine was bought; its values are "spot" and "on-demand".
 MARKET_LABEL = "ray.io/market-type"
 
+MOST_NODES = 1000  # Of a type that has no bound.
 USUAL_SERVICE = "darkroom"  # The name of a service that was given none.
 
 
@@ -179,6 +181,11 @@ class Request:
     def __repr__(self) -> str:
         """As it may be written down, which Ray Train does with RAY_TRAIN_ENABLE_STATE_TRACKING=1, for one."""
         return f"Request({', '.join(f'{field.name}={shown(getattr(self, field.name))!r}' for field in dataclasses.fields(self))})"
+
+    def named_flags(self) -> set[str]:
+        """Of the program's on the command line."""
+        words = itertools.takewhile(lambda word: word != "--", self.arguments)
+        return {word.partition("=")[0] for word in words if word.startswith("--")}
 
     def command(self, *more: str) -> list[str]:
         """The program's command line, without the program. `more` goes first: there may be words behind `--`."""

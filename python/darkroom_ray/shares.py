@@ -1,6 +1,7 @@
 """What a Ray worker has of its machine: the share that its task or actor reserves."""
 
 import dataclasses
+import functools
 
 from darkroom_ray.request import Request
 
@@ -20,17 +21,20 @@ def resources_here() -> tuple[dict[str, float], dict[str, float]]:
     import ray
 
     context = ray.get_runtime_context()
-    here = context.get_node_id()
-    return context.get_assigned_resources(), next((node["Resources"] for node in ray.nodes() if node["NodeID"] == here), {})
+    return context.get_assigned_resources(), resources_of_node(context.get_node_id())
 
 
-def has_flag(request: Request, flag: str) -> bool:
-    return any(word.partition("=")[0] == flag for word in request.arguments)
+@functools.cache
+def resources_of_node(node_id: str) -> dict[str, float]:
+    """They stay as they are: the cluster's head is asked once by each worker process, not for each of its tasks."""
+    import ray
+
+    return next((node["Resources"] for node in ray.nodes() if node["NodeID"] == node_id), {})
 
 
 def with_flag_of_settings(request: Request, given: dict[str, list[str]], flag: str) -> Request:
     """What a file of settings says of it stands on the command line, too. `given`: program.read_arguments()."""
-    words = [f"{flag}={word}" for word in given.get(flag, [])[-1:] if not has_flag(request, flag)]
+    words = [f"{flag}={word}" for word in given.get(flag, [])[-1:] if flag not in request.named_flags()]
     return dataclasses.replace(request, arguments=(*words, *request.arguments))  # In front: there may be words behind `--`.
 
 
@@ -41,7 +45,7 @@ def with_memory(request: Request, given: dict[str, list[str]]) -> Request:
 
 def memory_here(request: Request) -> list[str]:
     """As memory_for(), where the user has named none. REQUIRES: called in a task or an actor."""
-    return [] if has_flag(request, FLAG) else memory_for(*resources_here())
+    return [] if FLAG in request.named_flags() else memory_for(*resources_here())
 
 
 def memory_for(taken: dict[str, float], whole: dict[str, float]) -> list[str]:

@@ -129,52 +129,48 @@ def a_prometheus_that_opens_its_store_is_asked_again() -> None:
     require(opening.ask("labels") is None, "nobody listens")
 
 
-def each_alert_fires_for_what_it_is_about_and_for_nothing_else() -> None:
-    promtool = program_of("promtool")
-    rules = ROOT / "deploy" / "prometheus_rules.yml"
+def run_promtool(series: dict[str, str], asked: dict, rules: tuple[str, ...] = ()) -> tuple[int, str]:
+    """Exit code and words of `promtool test rules`, a sample of each series a minute. `asked`: the fields of a test that say what it expects."""
+    test = {"interval": "1m", "input_series": [{"series": name, "values": values} for name, values in series.items()], **asked}
     with tempfile.TemporaryDirectory() as folder:
-        for alert, examples in ALERTS.items():
-            for numbers, fires in zip(examples, (True, *(False for _ in examples[1:])), strict=True):
-                series = [{"series": name, "values": values} for name, values in numbers.items()]
-                # Without the labels and sentences of an alert that fires the tool names what it got: what is looked for here.
-                test = {"rule_files": [str(rules)], "evaluation_interval": "1m", "tests": [{"interval": "1m", "input_series": series, "alert_rule_test": [{"eval_time": "1h", "alertname": alert, "exp_alerts": []}]}]}
-                path = pathlib.Path(folder, "test.yml")
-                path.write_text(json.dumps(test))
-                done = subprocess.run([promtool, "test", "rules", path], capture_output=True, text=True)
-                said = done.stdout + done.stderr
-                require((done.returncode != 0) == fires and (f"alertname: {alert}" in said) == fires, alert, "should fire:", fires, said)
+        path = pathlib.Path(folder, "test.yml")
+        path.write_text(json.dumps({"rule_files": rules, "evaluation_interval": "1m", "tests": [test]}))
+        done = subprocess.run([program_of("promtool"), "test", "rules", path], capture_output=True, text=True)
+        return done.returncode, done.stdout + done.stderr
+
+
+def require_samples(dashboard: str, panel: str, series: dict[str, str], eval_time: str, samples: dict[str, float]) -> None:
+    """Of the query of a panel, by labels."""
+    query = next(query for of, title, query in queries() if (of, title) == (dashboard, panel))
+    expected = [{"labels": labels, "value": value} for labels, value in samples.items()]
+    code, said = run_promtool(series, {"promql_expr_test": [{"expr": query, "eval_time": eval_time, "exp_samples": expected}]})
+    require(code == 0, "other samples of", panel, said)
+
+
+def each_alert_fires_for_what_it_is_about_and_for_nothing_else() -> None:
+    rules = (str(ROOT / "deploy" / "prometheus_rules.yml"),)
+    for alert, examples in ALERTS.items():
+        for series, fires in zip(examples, (True, *(False for _ in examples[1:])), strict=True):
+            # Without the labels and sentences of an alert that fires the tool names what it got: what is looked for here.
+            code, said = run_promtool(series, {"alert_rule_test": [{"eval_time": "1h", "alertname": alert, "exp_alerts": []}]}, rules)
+            require((code != 0) == fires and (f"alertname: {alert}" in said) == fires, alert, "should fire:", fires, said)
 
 
 def a_steps_phases_add_up_to_it_on_a_gpu_and_on_a_cpu() -> None:
     """A GPU's program waits beside the phases, which are by the GPU's clock."""
-    promtool = program_of("promtool")
-    query = next(query for dashboard, title, query in queries() if (dashboard, title) == ("training", "What a step goes into"))
     gpu = {"device_idle": 2, "forward": 2, "backward": 8, "update": 4, "data_wait": 3, "device_wait": 90, "step": 16}
     cpu = {"data_wait": 2, "forward": 2, "backward": 8, "update": 4, "device_wait": 0, "step": 16}
     for seconds, beside in ((gpu, {"data_wait", "device_wait"}), (cpu, set())):
-        series = [{"series": f'darkroom_train_phase_seconds_total{{phase="{phase}", instance="a"}}', "values": f"0+{each}x60"} for phase, each in seconds.items()]
-        shares = [{"labels": f'{{phase="{phase}"}}', "value": each / 16} for phase, each in seconds.items() if phase not in beside | {"step"}]
-        test = {"evaluation_interval": "1m", "tests": [{"interval": "1m", "input_series": series, "promql_expr_test": [{"expr": query, "eval_time": "1h", "exp_samples": shares}]}]}
-        with tempfile.TemporaryDirectory() as folder:
-            path = pathlib.Path(folder, "test.yml")
-            path.write_text(json.dumps(test))
-            done = subprocess.run([promtool, "test", "rules", path], capture_output=True, text=True)
-            require(done.returncode == 0, "other shares", done.stdout, done.stderr)
+        series = {f'darkroom_train_phase_seconds_total{{phase="{phase}", instance="a"}}': f"0+{each}x60" for phase, each in seconds.items()}
+        shares = {f'{{phase="{phase}"}}': each / 16 for phase, each in seconds.items() if phase not in beside | {"step"}}
+        require_samples("training", "What a step goes into", series, "1h", shares)
 
 
 def workers_lost_are_those_of_all_jobs_in_the_time_shown() -> None:
-    promtool = program_of("promtool")
-    query = next(query for dashboard, title, query in queries() if (dashboard, title) == ("cluster", "Workers lost and replaced"))
     # Each driver has a series of its own, which begins with its first loss. The last two: of a job that ended before, and one that began then.
     drivers = {("process", "1"): "_x90 1x29", ("process", "2"): "_x90 1x9 2x19", ("process", "3"): "5x30", ("download", "4"): "4x100 6x19"}
-    series = [{"series": f'ray_darkroom_ray_restarts_total{{verb="{verb}", WorkerId="{worker}", instance="a"}}', "values": values} for (verb, worker), values in drivers.items()]
-    want = [{"labels": f'{{verb="{verb}"}}', "value": lost} for verb, lost in (("process", 3), ("download", 2))]
-    test = {"evaluation_interval": "1m", "tests": [{"interval": "1m", "input_series": series, "promql_expr_test": [{"expr": query, "eval_time": "2h", "exp_samples": want}]}]}
-    with tempfile.TemporaryDirectory() as folder:
-        path = pathlib.Path(folder, "test.yml")
-        path.write_text(json.dumps(test))
-        done = subprocess.run([promtool, "test", "rules", path], capture_output=True, text=True)
-        require(done.returncode == 0, "other losses", done.stdout, done.stderr)
+    series = {f'ray_darkroom_ray_restarts_total{{verb="{verb}", WorkerId="{worker}", instance="a"}}': values for (verb, worker), values in drivers.items()}
+    require_samples("cluster", "Workers lost and replaced", series, "2h", {'{verb="process"}': 3, '{verb="download"}': 2})
 
 
 def left_address(folder: str) -> str:

@@ -33,7 +33,7 @@ from cases import main, require, temporary_folder
 from ray_units import PATIENCE, ROOT, VERSIONS, asked, fake_modules, item_request, node, refusal_of
 
 from darkroom.item_child import read_item_numbers  # noqa: E402
-from darkroom_ray import cluster, command, flags, item_child, item_job, item_workers, items, kuberay, nodes, own_folder, places, preflight, prices, probe, program, program_log, progress, shares, stopping, training, verbs  # noqa: E402
+from darkroom_ray import cluster, command, flags, item_child, item_job, item_workers, items, kuberay, nodes, own_folder, places, preflight, prices, probe, program, program_log, progress, shares, stopping, summaries, training, verbs  # noqa: E402
 from darkroom_ray.flags import read_request  # noqa: E402
 from darkroom_ray.preflight import Node, SeenPath  # noqa: E402
 from darkroom_ray.request import MARKET_LABEL, Placement, Request, without_secrets  # noqa: E402
@@ -1388,11 +1388,11 @@ def a_place_of_the_summary_that_takes_none_is_refused_before_the_job() -> None:
                 require("--json-summary" in said and words in said and str(path.parent if words == "no folder" else path) in said, "the refusal", said)
         finally:
             command.connected = connected
-        item_job.check_summary_place("")
-        item_job.check_summary_place(str(folder / "s.json"))
+        summaries.check_summary_place("")
+        summaries.check_summary_place(str(folder / "s.json"))
         require(not (folder / "s.json").exists(), "a file that has no summary yet")
-        item_job.write_summary(str(folder / "s.json"), {"a": 1})
-        item_job.check_summary_place(str(folder / "s.json"))
+        summaries.write_summary(str(folder / "s.json"), {"a": 1})
+        summaries.check_summary_place(str(folder / "s.json"))
         require(json.loads((folder / "s.json").read_text()) == {"a": 1}, "an earlier summary is gone")
 
 
@@ -1445,21 +1445,21 @@ def a_job_that_ends_early_has_its_counts() -> None:
 def a_summary_goes_through_what_is_no_file() -> None:
     with temporary_folder() as folder:
         os.symlink(folder / "target", folder / "link")
-        item_job.check_summary_place(str(folder / "link"))
-        item_job.write_summary(str(folder / "link"), {"a": 1})
+        summaries.check_summary_place(str(folder / "link"))
+        summaries.write_summary(str(folder / "link"), {"a": 1})
         require((folder / "link").is_symlink() and json.loads((folder / "target").read_text()) == {"a": 1}, "a link")
         os.mkfifo(folder / "pipe")
         heard: list[str] = []
         reading = threading.Thread(target=lambda: heard.append((folder / "pipe").read_text()))
         reading.start()
-        item_job.write_summary(str(folder / "pipe"), {"a": 2})
+        summaries.write_summary(str(folder / "pipe"), {"a": 2})
         reading.join(PATIENCE)
         require(json.loads(heard[0]) == {"a": 2} and (folder / "pipe").is_fifo(), "a pipe", heard)
         os.link(folder / "target", folder / "older")
-        item_job.write_summary(str(folder / "target"), {"a": 3})
+        summaries.write_summary(str(folder / "target"), {"a": 3})
         require(json.loads((folder / "older").read_text()) == {"a": 1} and json.loads((folder / "target").read_text()) == {"a": 3}, "a file is replaced, not written over")
-        with unittest.mock.patch.object(item_job.os, "replace", side_effect=OSError("full")), contextlib.suppress(item_job.JobFailed):
-            item_job.write_summary(str(folder / "target"), {"a": 4})
+        with unittest.mock.patch.object(summaries.os, "replace", side_effect=OSError("full")), contextlib.suppress(item_job.JobFailed):
+            summaries.write_summary(str(folder / "target"), {"a": 4})
         require(not (folder / "target.new").exists(), "what was begun is left")
 
 
@@ -1467,7 +1467,7 @@ def a_finished_job_whose_summary_cannot_be_written_has_failed() -> None:
     with temporary_folder() as folder:
         for code, want in ((0, 1), (3, 3)):
             try:
-                item_job.write_summary(str(folder / "none" / "s.json"), {}, code)
+                summaries.write_summary(str(folder / "none" / "s.json"), {}, code)
             except item_job.JobFailed as failure:
                 require(failure.code == want and "--json-summary" in str(failure), "exit code", failure.code, failure)
             else:

@@ -118,6 +118,15 @@ ERROR: LeakSanitizer: detected memory leaks
     require(places == f"jpeg.writes; {want}", "a finding's places:", places)
 
 
+def a_sanitizer_that_dies_itself_is_named() -> None:
+    for said, kind in (('ThreadSanitizer: CHECK failed: sanitizer_common.h:494 "((i)) < ((size_))" (0xffffffff, 0x8e9) (tid=1)', "sanitizer's own failure"),
+                       ("FATAL: ThreadSanitizer: unexpected memory mapping 0x1-0x2", "sanitizer's own failure"),
+                       ("==1==ERROR: ThreadSanitizer: SEGV on unknown address 0x000000000000", "crash")):
+        output = f"[ RUN      ] loop.runs\n{said}\n    #0 epoll_ctl <null> (web_test+0x9a864)\n    #1 on_socket /folder/http_multi.cpp:72:5 (web_test+0x3a)\n"
+        (failure,) = gate.judge_test_program("tsan/web_test", gate.Ended(66, output, 1.0), None).failures
+        require(failure.kind == kind and "loop.runs" in failure.reason and "on_socket http_multi.cpp:72" in failure.reason, "the kind and the place:", failure)
+
+
 def undefined_behaviour() -> None:
     require_red("undefined behaviour", {"asan-ubsan/core_test"}, "undefined behaviour")
 
@@ -394,7 +403,7 @@ if __name__ == "__main__":
         a_test_that_fails,
         a_data_race,
         a_leak,
-        a_finding_in_a_library_names_it,
+        a_finding_in_a_library_names_it, a_sanitizer_that_dies_itself_is_named,
         undefined_behaviour,
         a_use_after_free,
         a_crash_after_the_report,

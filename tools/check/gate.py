@@ -23,6 +23,8 @@ SANITIZER_FINDINGS = [
     ("misuse of threads", re.compile(r"WARNING: ThreadSanitizer: [^\n]*")),
     ("leak", re.compile(r"ERROR: LeakSanitizer: [^\n]*")),
     ("undefined behaviour", re.compile(r"[^\n]*runtime error: [^\n]*")),
+    ("crash", re.compile(r"ERROR: ThreadSanitizer: [^\n]*")),
+    ("sanitizer's own failure", re.compile(r"(FATAL: )?(Address|Thread|Leak)Sanitizer: (CHECK failed: |unexpected memory mapping|failed to )[^\n]*")),
 ]
 SANITIZER_OPTIONS = {
     "ASAN_OPTIONS": "detect_leaks=1:detect_stack_use_after_return=1:strict_init_order=1:exitcode=24",

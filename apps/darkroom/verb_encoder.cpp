@@ -11,6 +11,7 @@
 #include "darkroom/core/log.h"
 #include "darkroom/encode/encoder_service.h"
 #include "darkroom/files/file_system.h"
+#include "darkroom/tensor/kept_memory.h"
 #include "darkroom/train/recipe.h"
 #include "darkroom/train/recipe_encoding.h"
 #include "jobs/job_observation.h"
@@ -95,6 +96,7 @@ Result<int> run_encoder(const EncoderFlags& flags, VerbContext& context) {
   std::stop_source reading;  // Of the stores.
   const auto stores = open_stores(observation->registry(), reading.get_token());
   DARKROOM_ASSIGN_OR_RETURN(const auto service, start_service(*stores, options, reading, context.stop));
+  keep_freed_memory(options.process.place.device);
   DARKROOM_RETURN_IF_ERROR(print_text(fmt::format("encoder ready at {}\n", service->address().to_string())));
   log_info("encoding {} rows for trainers, {} slices at a time", service->num_rows(), service->num_encoders());
   system_clock().sleep_until(Clock::Instant::max(), context.stop);

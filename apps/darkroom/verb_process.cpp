@@ -7,6 +7,7 @@
 
 #include "darkroom/core/log.h"
 #include "darkroom/encode/process_job.h"
+#include "darkroom/tensor/kept_memory.h"
 #include "estimates.h"
 #include "jobs/job_flags.h"
 #include "jobs/job_observation.h"
@@ -48,6 +49,7 @@ Result<int> run_verb(const ProcessFlags& flags, VerbContext& context) {
   options.transformer_token = encoder_token();
   StandardOrders orders;
   options.orders = &orders;
+  keep_freed_memory(options.place.device);
   StageSummary summary;
   const Status status = run_process(*stores, options, context.stop, summary);
   context.summary["process"] = summary.to_json();

@@ -22,6 +22,7 @@
 #include "darkroom/show/run_report.h"
 #include "darkroom/tensor/communicator.h"
 #include "darkroom/tensor/device.h"
+#include "darkroom/tensor/kept_memory.h"
 #include "darkroom/tensor/launcher_job.h"
 #include "darkroom/train/train_loop.h"
 #include "darkroom/train/training_plan.h"
@@ -380,6 +381,7 @@ Result<int> run_train(const TrainFlags& flags, VerbContext& context) {
     DARKROOM_ASSIGN_OR_RETURN(options.decoder_program, find_decoder());
   }
   DARKROOM_RETURN_IF_ERROR(options.validate());
+  keep_freed_memory(torch::Device(options.device));
   const auto ranks = join_ranks(place, options, context.stop);
   if (!ranks.is_ok()) {
     return end_rank(ranks.status(), place);

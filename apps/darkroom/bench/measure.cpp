@@ -6,6 +6,7 @@
 
 #include "darkroom/core/median.h"
 #include "darkroom/tensor/device_runtime.h"
+#include "darkroom/tensor/kept_memory.h"
 #include "darkroom/tensor/matrix_peak.h"
 
 namespace darkroom {
@@ -18,6 +19,7 @@ constexpr int64_t kGemmRepeats = 5;
 }  // namespace
 
 std::vector<double> time_runs(int64_t repeats, const torch::Device& device, const std::stop_token& stop, const std::function<void()>& run) {
+  keep_freed_memory(device);  // As the verbs do.
   const int num_warm_up = device.is_cpu() ? kWarmUpRuns : kWarmUpRunsOnAGpu;
   for (int i = 0; i < num_warm_up && !stop.stop_requested(); ++i) {
     run();

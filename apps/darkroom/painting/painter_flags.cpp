@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "darkroom/tensor/kept_memory.h"
 #include "resources.h"
 
 namespace darkroom {
@@ -70,6 +71,7 @@ void add_sampler_flags(VerbDefinition& verb, PaintRequest& request) {
 Result<PainterSource> chosen_source(const PainterFlags& flags) {
   PainterSource source = flags.source;
   DARKROOM_ASSIGN_OR_RETURN(source.place, find_network_place(flags.device, flags.precision, torch::kBFloat16));
+  keep_freed_memory(source.place.device);
   const Result<std::string> shipped = find_resource(kShippedTokenizer);
   source.shipped_tokenizer = shipped.is_ok() ? *shipped : std::string();
   return source;

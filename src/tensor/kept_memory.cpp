@@ -7,12 +7,11 @@
 namespace darkroom {
 
 void keep_freed_memory(const c10::Device& device) {
-  constexpr int kNoLimit = std::numeric_limits<int>::max();
   if (!device.is_cpu()) {
     return;
   }
-  mallopt(M_MMAP_THRESHOLD, kNoLimit);
-  mallopt(M_TRIM_THRESHOLD, kNoLimit);
+  mallopt(M_MMAP_MAX, 0);  // M_MMAP_THRESHOLD takes no more than 32 MiB.
+  mallopt(M_TRIM_THRESHOLD, std::numeric_limits<int>::max());
   malloc_trim(0);
 }
 

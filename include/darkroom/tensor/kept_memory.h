@@ -7,8 +7,8 @@ namespace darkroom {
 /// For a program that runs networks on `device`; on another device than the CPU nothing happens. From now on the process keeps memory that
 /// it frees for what it allocates next, and gives back now what is free already. Else glibc hands each large tensor back to the kernel,
 /// which clears the same pages for the next one: a fifth of the time of the VAE's encoder. A setting of the whole process, so not for
-/// libraries; its memory stays near its peak until malloc_trim() or the end. Blocks over 64 MiB go back all the same, but of the thread
-/// that began the process. Thread safety: by any thread.
+/// libraries; its memory stays near its peak until malloc_trim() or the end. Threads other than the first keep what their heaps of 64 MiB
+/// hold. Thread safety: by any thread.
 void keep_freed_memory(const c10::Device& device);
 
 }  // namespace darkroom

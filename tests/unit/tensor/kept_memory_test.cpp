@@ -32,7 +32,7 @@ long in_a_thread(int64_t num_bytes) {
 }
 
 TEST(kept_memory, of_a_tensor_is_the_next_ones) {
-  constexpr int64_t kLarge = int64_t{256} << 20, kOfAThread = int64_t{48} << 20;
+  constexpr int64_t kLarge = int64_t{256} << 20, kOfAThread = int64_t{16} << 20;
   keep_freed_memory(torch::Device("cuda:0"));
   EXPECT_GE(faults_of_the_next(kLarge), kLarge / kPage / 512) << "the kernel cleared it, perhaps by huge pages";
   keep_freed_memory(torch::kCPU);

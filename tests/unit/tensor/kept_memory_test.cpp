@@ -4,6 +4,8 @@
 #include <sys/resource.h>
 #include <torch/torch.h>
 
+#include <cstdint>
+#include <new>
 #include <thread>
 
 namespace darkroom {
@@ -38,6 +40,22 @@ TEST(kept_memory, of_a_tensor_is_the_next_ones) {
   keep_freed_memory(torch::kCPU);
   EXPECT_LE(faults_of_the_next(kLarge), 32);
   EXPECT_LE(in_a_thread(kOfAThread), 32);
+}
+
+TEST(kept_memory, is_aligned_and_grows_and_ends_as_torchs_own) {
+  const torch::Tensor before = torch::arange(1000);
+  keep_freed_memory(torch::kCPU);
+  for (const int64_t size : {0, 1, 15, 16, 17, 63, 64, 65, 4096, 1'000'003}) {
+    const torch::Tensor tensor = torch::full({size}, 7, torch::kUInt8);
+    EXPECT_EQ(reinterpret_cast<uintptr_t>(tensor.const_data_ptr()) % 64, 0) << size;
+    EXPECT_EQ(tensor.sum().item<int64_t>(), 7 * size);
+  }
+  torch::Tensor grown = torch::arange(1000);
+  grown.resize_({100'000});
+  EXPECT_TRUE(torch::equal(grown.slice(0, 0, 1000), before));
+  c10::Allocator* const allocator = c10::GetAllocator(c10::DeviceType::CPU);
+  allocator->raw_deallocate(allocator->raw_allocate(100));
+  EXPECT_THROW(torch::empty({int64_t{1} << 50}), std::bad_alloc);
 }
 
 }  // namespace

@@ -93,10 +93,10 @@ Result<int> run_encoder(const EncoderFlags& flags, VerbContext& context) {
   DARKROOM_ASSIGN_OR_RETURN(const auto observation, JobObservation::start(flags.observation, {.verb = "encoder"}));
   options.process.metrics = &observation->registry();
   options.process.trace = observation->trace();
+  keep_freed_memory(options.process.place.device);
   std::stop_source reading;  // Of the stores.
   const auto stores = open_stores(observation->registry(), reading.get_token());
   DARKROOM_ASSIGN_OR_RETURN(const auto service, start_service(*stores, options, reading, context.stop));
-  keep_freed_memory(options.process.place.device);
   DARKROOM_RETURN_IF_ERROR(print_text(fmt::format("encoder ready at {}\n", service->address().to_string())));
   log_info("encoding {} rows for trainers, {} slices at a time", service->num_rows(), service->num_encoders());
   system_clock().sleep_until(Clock::Instant::max(), context.stop);

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <cstdlib>
 #include <limits>
+#include <mutex>
 #include <new>
 
 namespace darkroom {
@@ -48,13 +49,15 @@ class RoundedUpBlocks final : public c10::Allocator {
 }  // namespace
 
 void keep_freed_memory(const c10::Device& device) {
-  static RoundedUpBlocks blocks;
   if (!device.is_cpu()) {
     return;
   }
-  c10::SetCPUAllocator(&blocks);
-  mallopt(M_MMAP_MAX, 0);  // M_MMAP_THRESHOLD takes no more than 32 MiB.
-  mallopt(M_TRIM_THRESHOLD, std::numeric_limits<int>::max());
+  static std::once_flag set;
+  std::call_once(set, [] {
+    c10::SetCPUAllocator(new RoundedUpBlocks);  // It is torch's from now on.
+    mallopt(M_MMAP_MAX, 0);                     // M_MMAP_THRESHOLD takes no more than 32 MiB.
+    mallopt(M_TRIM_THRESHOLD, std::numeric_limits<int>::max());
+  });
   malloc_trim(0);
 }
 

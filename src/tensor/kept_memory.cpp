@@ -19,6 +19,7 @@ void*& given(void* aligned) { return static_cast<void**>(aligned)[-1]; }
 
 void free_aligned(void* aligned) {
   if (aligned != nullptr) {
+    c10::profiledCPUMemoryReporter().Delete(aligned);
     std::free(given(aligned));
   }
 }
@@ -38,6 +39,7 @@ class RoundedUpBlocks final : public c10::Allocator {
     // At least 16 bytes behind the block's beginning, as malloc aligns to 16.
     void* const aligned = reinterpret_cast<void*>((reinterpret_cast<uintptr_t>(block) + kAlignment) / kAlignment * kAlignment);
     given(aligned) = block;
+    c10::profiledCPUMemoryReporter().New(aligned, num_bytes);  // As torch's own allocator does; nothing where nobody counts.
     return {aligned, aligned, &free_aligned, cpu};
   }
 

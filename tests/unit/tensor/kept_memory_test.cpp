@@ -8,6 +8,8 @@
 #include <new>
 #include <thread>
 
+#include "support/counted_memory.h"
+
 namespace darkroom {
 namespace {
 
@@ -55,6 +57,13 @@ TEST(kept_memory, is_aligned_and_grows_and_ends_as_torchs_own) {
   EXPECT_TRUE(torch::equal(grown.slice(0, 0, 1000), before));
   c10::Allocator* const allocator = c10::GetAllocator(c10::DeviceType::CPU);
   allocator->raw_deallocate(allocator->raw_allocate(100));
+  const CountedMemory counted;
+  const int64_t held = counted.held();
+  {
+    const torch::Tensor told = torch::empty({1000}, torch::kUInt8);
+    EXPECT_EQ(counted.held() - held, 1000);
+  }
+  EXPECT_EQ(counted.held(), held);
   EXPECT_THROW(torch::empty({int64_t{1} << 50}), std::bad_alloc);
 }
 

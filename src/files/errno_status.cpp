@@ -37,6 +37,7 @@ StatusCode code_of_errno(int error) {
     case EOPNOTSUPP:
     case ENOLCK:
     case ENOSYS:
+    case ESPIPE:
       return StatusCode::kFailedPrecondition;
     default:
       return StatusCode::kUnavailable;
@@ -60,6 +61,8 @@ std::string reason(int error) {
       return "the file system is read-only";
     case ENOSPC:
       return "no space left on the disk";
+    case ESPIPE:
+      return "it is a pipe, which has no places to read from";
     default: {
       std::string text = std::generic_category().message(error);
       if (text.size() > 1 && text[1] >= 'a' && text[1] <= 'z') {
@@ -83,6 +86,8 @@ std::string_view advice(int error) {
     case EMFILE:
     case ENFILE:
       return "; raise the limit of open files (ulimit -n)";
+    case ESPIPE:
+      return "; write it to a file first";
     default:
       return "";
   }

@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <array>
 #include <filesystem>
 
 #include "darkroom/files/memory_files.h"
@@ -190,6 +191,17 @@ TEST(LocalFiles, a_full_disk_is_resource_exhausted_and_spoils_the_file) {
   EXPECT_THAT(failure.message(), testing::AllOf(HasSubstr("free some space"), HasSubstr("/dev/full")));
   EXPECT_EQ((*file)->sync().message(), failure.message());
   EXPECT_EQ((*file)->close().message(), failure.message());
+}
+
+// As `--prompts-file <(head prompts.txt)` of a shell gives it.
+TEST(LocalFiles, a_pipe_is_refused_with_what_to_do) {
+  std::array<int, 2> ends{};
+  ASSERT_EQ(::pipe(ends.data()), 0);
+  const Status refused = read_file(local_files(), fmt::format("/dev/fd/{}", ends[0])).status();
+  EXPECT_EQ(refused.code(), StatusCode::kFailedPrecondition);
+  EXPECT_THAT(refused.message(), testing::AllOf(HasSubstr("it is a pipe"), HasSubstr("write it to a file first")));
+  ::close(ends[0]);
+  ::close(ends[1]);
 }
 
 TEST(LocalFiles, lists_a_link_to_nothing_so_that_its_use_fails) {

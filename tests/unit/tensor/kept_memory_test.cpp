@@ -5,6 +5,7 @@
 #include <torch/torch.h>
 
 #include <cstdint>
+#include <cstdlib>
 #include <new>
 #include <thread>
 
@@ -35,7 +36,16 @@ long in_a_thread(int64_t num_bytes) {
   return faults;
 }
 
-TEST(kept_memory, of_a_tensor_is_the_next_ones) {
+// Each case in a process of its own, as what is kept once is kept until the end.
+void in_a_child(void (*judged)()) {
+  const auto run = [&] {
+    judged();
+    std::exit(::testing::Test::HasFailure() ? 1 : 0);
+  };
+  EXPECT_EXIT(run(), ::testing::ExitedWithCode(0), "") << "what it missed is printed above";
+}
+
+void of_a_tensor_is_the_next_ones() {
   constexpr int64_t kLarge = int64_t{256} << 20, kOfAThread = int64_t{16} << 20;
   keep_freed_memory(torch::Device("cuda:0"));
   EXPECT_GE(faults_of_the_next(kLarge), kLarge / kPage / 512) << "the kernel cleared it, perhaps by huge pages";
@@ -44,7 +54,7 @@ TEST(kept_memory, of_a_tensor_is_the_next_ones) {
   EXPECT_LE(in_a_thread(kOfAThread), 32);
 }
 
-TEST(kept_memory, is_aligned_and_grows_and_ends_as_torchs_own) {
+void is_aligned_and_grows_and_ends_as_torchs_own() {
   const torch::Tensor before = torch::arange(1000);
   keep_freed_memory(torch::kCPU);
   for (const int64_t size : {0, 1, 15, 16, 17, 63, 64, 65, 4096, 1'000'003}) {
@@ -66,6 +76,10 @@ TEST(kept_memory, is_aligned_and_grows_and_ends_as_torchs_own) {
   EXPECT_EQ(counted.held(), held);
   EXPECT_THROW(torch::empty({int64_t{1} << 50}), std::bad_alloc);
 }
+
+TEST(kept_memory, of_a_tensor_is_the_next_ones) { in_a_child(of_a_tensor_is_the_next_ones); }
+
+TEST(kept_memory, is_aligned_and_grows_and_ends_as_torchs_own) { in_a_child(is_aligned_and_grows_and_ends_as_torchs_own); }
 
 }  // namespace
 }  // namespace darkroom

@@ -18,6 +18,7 @@ import sys
 import time
 
 import pyarrow as pa
+import pyarrow.fs
 import pyarrow.parquet as pq
 from cluster_watch import CHAIN_PATIENCE, GatedWeb, Watch, environment_to_watch
 from harness import Skipped, Workbench, darkroom, digests, require, temporary_folder
@@ -90,9 +91,10 @@ def check_summaries(stages: list[dict]) -> None:
     require(by_name["pictures"]["rows_out"] == 4, "pictures", by_name["pictures"])
 
 
-def weights_written(out: pathlib.Path) -> dict[pathlib.Path, int]:
-    """When, of runs on a disk."""
-    return {path: path.stat().st_mtime_ns for path in out.glob("run-*/checkpoints/*/**/*.safetensors")}
+def weights_written(files: pyarrow.fs.FileSystem, place: str) -> dict[str, int]:
+    """When, of the runs below `place`."""
+    found = files.get_file_info(pyarrow.fs.FileSelector(place, recursive=True))
+    return {info.path: info.mtime_ns for info in found if "/checkpoints/" in info.path and info.path.endswith(".safetensors")}
 
 
 def pictures_in(folder: pathlib.Path) -> dict[str, tuple]:
@@ -130,9 +132,9 @@ def run_single_program(folder: pathlib.Path, bench: Workbench, port: int, enviro
     darkroom("sample", "--model", folder / "run-128/checkpoints/step-00000008", "--frozen", bench.model, *SHEET, "--output", folder / "heart.png")
 
 
-def run_chain(out: str, fetch, environment: dict[str, str], watch_of=None) -> None:
-    """The pipeline into `out`, twice; then the single program into a folder: the same parts, weights and pictures. watch_of(folder, cluster): who
-    looks on the first time."""
+def run_chain(out: str, fetch, environment: dict[str, str], store: pyarrow.fs.FileSystem, watch_of=None) -> None:
+    """The pipeline into `out` (of `store`; without one into a folder), twice; then the single program into a folder: the same parts, weights and
+    pictures. watch_of(folder, cluster): who looks on the first time."""
     with temporary_folder() as folder, Workbench(NUM_ROWS) as bench, GatedWeb(bench.path("corpus")) as web, FakeHub(folder / "hub") as hub, contextlib.ExitStack() as stack:
         put_list_on_hub(hub, bench, web.port)
         of_hub = {"HF_ENDPOINT": hub.endpoint, "HF_HOME": str(folder / "no-home")}
@@ -149,10 +151,10 @@ def run_chain(out: str, fetch, environment: dict[str, str], watch_of=None) -> No
             costs = [stage[part]["dollars"] for stage in report["stages"] for part in ("download", "process", "train") if part in stage]
             require(len(costs) == 6 and min(costs) > 0 and report["dollars"] == sum(costs), "what the stages have cost", costs, report.get("dollars"))
             watch.judge(bench.model)
-        written = weights_written(folder / "out")
+        written = weights_written(store, place.removeprefix("s3://"))
         again = run_pipeline(folder, cluster, "again.json")
         stack.close()
-        require(bool(out) != bool(written) and weights_written(folder / "out") == written, "weights were written a second time", written)
+        require(len(written) >= 3 and weights_written(store, place.removeprefix("s3://")) == written, "weights were written a second time", written)
         check_summaries(report["stages"])
         require(all(stage[stage["verb"]]["cluster"]["items"] == 0 for stage in again["stages"] if stage["verb"] in ("download", "process")), "a stage was done twice", again)
         got = fetch(folder)
@@ -171,7 +173,7 @@ def run_chain(out: str, fetch, environment: dict[str, str], watch_of=None) -> No
 
 def the_chain_runs_as_a_pipeline_on_a_disk_and_every_panel_finds_numbers() -> None:
     is_watched = shutil.which("prometheus") is not None
-    run_chain("", lambda folder: folder / "out", environment_to_watch() if is_watched else {}, Watch if is_watched else None)
+    run_chain("", lambda folder: folder / "out", environment_to_watch() if is_watched else {}, pyarrow.fs.LocalFileSystem(), Watch if is_watched else None)
     if not is_watched:
         raise Skipped("the chain runs, but nobody has looked at the panels: there is no prometheus; apt-get install prometheus")
 
@@ -184,7 +186,7 @@ def the_chain_runs_as_a_pipeline_over_s3() -> None:
             gateway.fetch(f"{BUCKET}/chain", place / "fetched")
             return place / "fetched"
 
-        run_chain(f"s3://{BUCKET}/chain", fetch, gateway.environment)
+        run_chain(f"s3://{BUCKET}/chain", fetch, gateway.environment, gateway.other_client())
 
 
 def path_of_operators(folder: pathlib.Path) -> str:

@@ -227,10 +227,14 @@ def an_encoder_takes_the_recipe_of_its_trainer() -> None:
     bench = the_bench()
     encoder = Encoder("--recipe", "recipes/tiny.toml", "--set", "data.storage_dtype=float32", "--raw-data", bench.images, "--model", bench.model, token="secret")
     bench.children.append(encoder)
-    command = bench.online("recipe", encoder.address, "--set", "data.storage_dtype=float32", "--max-steps", "3")
+    exact = ["--set", "data.storage_dtype=float32", "--max-steps", "3"]
+    run(*bench.command("exact", "--raw-data", bench.images, *exact))
+    command = bench.online("recipe", encoder.address, *exact)
     done = subprocess.run([str(PROGRAM), *command], capture_output=True, text=True, cwd=ROOT, env={**os.environ, TOKEN: "secret"}, timeout=PATIENCE)
     require(done.returncode == 0, "a trainer with the token and the recipe", done.stderr[-2000:])
-    require(read_losses(bench.path("recipe")) != read_losses(bench.path("offline"))[:3], "float32 gives other losses than float16")
+    losses = read_losses(bench.path("recipe"))
+    require(losses == read_losses(bench.path("exact")), "other losses than of a trainer that encodes itself", losses)
+    require(len(losses) == 3 and losses != read_losses(bench.path("offline"))[:3], "float32 gives the losses of float16", losses)
 
 
 if __name__ == "__main__":

@@ -4,6 +4,7 @@
 usage: simulation_test.py
 """
 
+import collections
 import contextlib
 import dataclasses
 import itertools
@@ -116,9 +117,29 @@ def what_a_lost_machine_had_committed_is_found_there() -> None:
     require_near(run.busy["encode"] * run.seconds, 160.0, "each item counts once")
 
 
+class CountedTimes(dict):
+    """EncodingRun.times, and how often each item was begun and given up."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.begun, self.given_up = collections.Counter(), collections.Counter()
+
+    def __setitem__(self, item: int, times: list) -> None:
+        self.begun[item] += 1
+        super().__setitem__(item, times)
+
+    def __delitem__(self, item: int) -> None:
+        self.given_up[item] += 1
+        super().__delitem__(item)
+
+
 def every_item_is_done_once_whatever_is_lost() -> None:
     plan = job(300, 5, (FAST, ENCODE), losses=Losses(120.0, 20.0, 5.0))
-    run = simulate_encoding(plan, seed=3)
+    counted = encoding.EncodingRun(plan, 3)
+    counted.times = CountedTimes()
+    run = counted.run()
+    require(counted.times.begun - counted.times.given_up == collections.Counter(range(300)), "items that were done more than once, or not at all", counted.times.begun.most_common(3))
+    require(sum(counted.times.given_up.values()) > 5, "items that were lost", counted.times.given_up)
     require(run.losses > 20, "machines were lost", run)
     require_near(run.busy["encode"] * run.seconds * 5, 3000.0, "work that counts")
     require(run.idle >= 0, "shares", run)

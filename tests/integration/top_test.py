@@ -19,7 +19,7 @@ import threading
 import time
 
 from cases import temporary_folder
-from workbench import PROGRAM, ROOT, main, require
+from workbench import PROGRAM, ROOT, Orders, Workbench, main, numbers_at, require
 
 PATIENCE = 300  # Seconds; a limit, no measure.
 PAGE = """darkroom_build_info{verb="download",version="0.1.0"} 1
@@ -174,8 +174,22 @@ def a_second_signal_leaves_the_terminal_as_it_was() -> None:
         require(termios.tcgetattr(its) == before, "the terminal's settings")
 
 
+def addresses_in(folder: pathlib.Path) -> list[str]:
+    return [json.loads(path.read_text())["address"] for path in (folder / "_metrics").glob("*.json")]
+
+
 def a_job_leaves_its_address_and_takes_it_back() -> None:
-    """Without a model: a download whose table cannot be found fails after it began to serve, and leaves nothing."""
+    with Workbench(8) as bench:
+        out = pathlib.Path(bench.path("images"))
+        job = Orders("download", out, "--metadata", bench.write_url_table(1), "--rows-per-file", "4", "--metrics-port", "0")
+        (address,) = addresses_in(out)
+        require("darkroom_build_info" in numbers_at(address), "nobody answers at the address that was left", address)
+        job.end()
+        require(addresses_in(out) == [], "the address is there behind the job's end", addresses_in(out))
+
+
+def a_job_that_cannot_begin_leaves_nothing() -> None:
+    """A download whose table cannot be found fails after it began to serve."""
     with temporary_folder() as folder:
         out = folder / "images"
         done = subprocess.run([str(PROGRAM), "download", out, "--metadata", folder / "none.parquet", "--metrics-port", "0"], capture_output=True, text=True, timeout=PATIENCE, cwd=ROOT)
@@ -202,4 +216,4 @@ def a_price_is_dollars_or_of_the_catalogue_and_the_summary_has_the_cost() -> Non
 
 if __name__ == "__main__":
     main([one_frame_is_plain_text, a_folder_leads_to_the_process_that_works_in_it, a_run_without_an_address_tells_its_last_line, what_cannot_be_looked_at_is_named, q_ends_the_view_and_the_terminal_is_as_before,
-          colours_are_left_out_where_nobody_wants_them, a_signal_ends_the_view_too, a_second_signal_leaves_the_terminal_as_it_was, a_job_leaves_its_address_and_takes_it_back, a_price_is_dollars_or_of_the_catalogue_and_the_summary_has_the_cost])
+          colours_are_left_out_where_nobody_wants_them, a_signal_ends_the_view_too, a_second_signal_leaves_the_terminal_as_it_was, a_job_leaves_its_address_and_takes_it_back, a_job_that_cannot_begin_leaves_nothing, a_price_is_dollars_or_of_the_catalogue_and_the_summary_has_the_cost])

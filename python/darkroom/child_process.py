@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import collections
+import contextlib
 import os
 import pathlib
 import queue
 import subprocess
 import sys
 import threading
+import weakref
 from collections.abc import Callable
 
 SAID_LINES = 40  # Of the standard error, kept for whoever asks why it ended.
@@ -40,6 +42,21 @@ def was_killed(code: int) -> bool:
     return code < 0 or code > SIGNAL_CODES
 
 
+FED: weakref.WeakSet[subprocess.Popen] = weakref.WeakSet()  # Programs that end when nobody holds their standard input.
+
+
+def let_inputs_go() -> None:
+    """In a process that was forked, as for the workers of a DataLoader: it would keep them from ending."""
+    nothing = os.open(os.devnull, os.O_WRONLY | os.O_CLOEXEC)
+    for process in list(FED):
+        with contextlib.suppress(OSError, ValueError):  # Closed already.
+            os.dup2(nothing, process.stdin.fileno(), inheritable=False)  # The number stays this object's, until it closes it.
+    os.close(nothing)
+
+
+os.register_at_fork(after_in_child=let_inputs_go)
+
+
 class Child:
     """A process that ends when this one does, and whose last words are kept. Thread safety: any thread."""
 
@@ -60,6 +77,8 @@ class Child:
             env={**os.environ, **(environment or {})},
             process_group=0 if has_own_group else None,
         )
+        if is_fed:
+            FED.add(self.process)
         self._reading = threading.Thread(target=self._read, args=(on_line,), daemon=True) if on_line else None
         if self._reading:
             self._reading.start()
@@ -77,7 +96,8 @@ class Child:
             started.put(process)
             for line in process.stderr:
                 self.said.append(line.rstrip("\n"))
-                self._on_said(line)
+                with contextlib.suppress(Exception):  # As a full disk behind a log: this thread's end would be the program's.
+                    self._on_said(line)
             process.wait()
 
         self._keeping = threading.Thread(target=keep, daemon=True)
@@ -89,7 +109,10 @@ class Child:
 
     def _read(self, on_line: Callable[[str], bool]) -> None:
         for line in self.process.stdout:
-            if not on_line(line):
+            is_taken = False
+            with contextlib.suppress(Exception):  # Who reads no more lets the program stand at a full pipe.
+                is_taken = on_line(line)
+            if not is_taken:
                 self.said.append(line.rstrip("\n"))
 
     def write(self, text: str) -> None:

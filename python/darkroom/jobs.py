@@ -6,6 +6,7 @@ import dataclasses
 import os
 import pathlib
 import threading
+import weakref
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -73,6 +74,18 @@ def _error_of(failure: ProgramFailed) -> Error:
     return Error(str(failure), "program_failed")
 
 
+_jobs: weakref.WeakSet[Job] = weakref.WeakSet()
+
+
+def _renew_locks() -> None:
+    """In a process that was forked: whoever held one is in the other process."""
+    for job in list(_jobs):
+        job._starting = threading.Lock()
+
+
+os.register_at_fork(after_in_child=_renew_locks)
+
+
 class Job:
     """A download or process job, as open_download_job and open_process_job make it.
 
@@ -86,6 +99,7 @@ class Job:
         self._starting = threading.Lock()
         self._child: ItemChild | None = None
         self._process = 0  # That started it.
+        _jobs.add(self)
 
     @property
     def output(self) -> str:

@@ -1,11 +1,11 @@
 """What does items on the cluster: a task a batch, or actors whose program stays with its models loaded."""
 
 import contextlib
-import tempfile
 import threading
 
 from darkroom_ray.addresses import AddressFile
 from darkroom_ray.item_child import ItemChild
+from darkroom_ray.own_folder import own_folder
 from darkroom_ray.program import run_to_summary, until_cancelled
 from darkroom_ray.request import Request
 
@@ -47,7 +47,7 @@ class Encoder:
         """What the program is told of them, where there are some: on its command line and in its environment."""
         if self._access is None:
             return [], {}
-        folder = self._beside.enter_context(tempfile.TemporaryDirectory())
+        folder = self._beside.enter_context(own_folder("dr-items-"))
         addresses = self._beside.enter_context(AddressFile(self._access.addresses, folder))
         return ["--transformers", f"@{addresses.path}"], self._access.environment()
 

@@ -10,7 +10,6 @@ import pathlib
 import platform
 import secrets
 import subprocess
-import tempfile
 import time
 import tomllib
 from collections.abc import Callable
@@ -18,9 +17,10 @@ from collections.abc import Callable
 from darkroom_ray.flags import RUNS, Refused
 from darkroom_ray.item_job import cause_of, first_line
 from darkroom_ray.nodes import nodes_of, staying_nodes, with_coming
+from darkroom_ray.own_folder import own_folder
 from darkroom_ray.places import Places, places_of
 from darkroom_ray.preflight import Node, SeenPath, candidates, check_amounts, check_probes, check_resources, check_storage, listed
-from darkroom_ray.program import NO_GPU, find_program, is_set, program_version
+from darkroom_ray.program import find_program, is_set, program_version, run_for
 from darkroom_ray.progress import say
 from darkroom_ray.request import Request, without_secrets
 
@@ -55,11 +55,11 @@ def versions_here(program: str) -> dict[str, str]:
 def look_at_store(program: str, uri: str, is_read: bool, seconds: float) -> SeenPath:
     """Through the program, which knows stores and their credentials. A program that cannot say has found nothing wrong."""
     shown = without_secrets(uri)
-    with tempfile.TemporaryDirectory() as folder:
+    with own_folder("dr-look-") as folder:
         summary = pathlib.Path(folder, "summary.json")
         command = [program, "doctor", "--json-summary", str(summary), "--", uri]
         try:
-            subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, env={**os.environ, **NO_GPU}, timeout=seconds, check=False)
+            run_for(seconds, command)
             found = json.loads(summary.read_text(encoding="utf-8"))["doctor"]
         except subprocess.TimeoutExpired:
             return SeenPath(shown, problem=f"the store does not answer within {seconds:.0f} s; look at the network and its firewall")

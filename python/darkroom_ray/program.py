@@ -8,12 +8,12 @@ import shutil
 import signal
 import socket
 import subprocess
-import tempfile
 import threading
 from collections.abc import Callable
 
 from darkroom.child_process import Child, ProgramFailed, was_killed
 from darkroom_ray.flags import Refused
+from darkroom_ray.own_folder import own_folder
 from darkroom_ray.prices import priced_here
 from darkroom_ray.request import Request
 from darkroom_ray.watched import ProgramWatch
@@ -21,6 +21,7 @@ from darkroom_ray.watched import ProgramWatch
 NO_GPU = {"CUDA_VISIBLE_DEVICES": ""}
 EXIT_FAILED = 1  # As the program ends (docs/command_line.md), and so darkroom-ray.
 EXIT_USAGE = 2
+ANSWER_SECONDS = 60.0  # Of a program that is only asked what it is, or what it makes of a command line.
 CANCEL_SECONDS = 0.2  # Until a task hears that it is cancelled.
 
 
@@ -54,11 +55,23 @@ def start_child(request: Request, words: list[str], environment: dict[str, str] 
 
 
 def run_program(program: str, *words: str, said: str = "") -> subprocess.CompletedProcess:
-    """To its end, with this on its standard input. Errors: Refused, where the system does not start it."""
+    """To its end, with this on its standard input. Errors: Refused, where the system does not start it, or it does not answer."""
     try:
-        return subprocess.run([program, *words], input=said, capture_output=True, text=True, check=False)
+        return subprocess.run([program, *words], input=said, capture_output=True, text=True, timeout=ANSWER_SECONDS, check=False)
+    except subprocess.TimeoutExpired:
+        raise Refused(f"{program} does not answer within {ANSWER_SECONDS:.0f} s; look at the disk that it lies on") from None
     except OSError as error:
         raise Refused(f"{program} does not start: {error.strerror}; name the program darkroom, built for this machine, with --program PATH") from None
+
+
+def run_for(seconds: float, command: list[str]) -> None:
+    """A program that ends with this process, and no later than then; what it says is dropped. Errors: subprocess.TimeoutExpired."""
+    child = Child(command, NO_GPU)
+    try:
+        child.wait(seconds)
+    except subprocess.TimeoutExpired:
+        child.end(signal.SIGKILL)
+        raise
 
 
 def program_version(program: str) -> str:
@@ -132,7 +145,7 @@ def until_cancelled(start: Callable, work: Callable, stop: Callable):
 def run_to_summary(request: Request) -> tuple[int, dict, str]:
     """A task: runs a verb to its end; where the task is cancelled, its program ends in order. Exit code, summary, last words. Errors:
     ProgramFailed when it was killed; KeyboardInterrupt."""
-    with tempfile.TemporaryDirectory() as folder:
+    with own_folder("dr-summary-") as folder:
         path = pathlib.Path(folder, "summary.json")
 
         def start() -> Child:

@@ -8,7 +8,6 @@ import pathlib
 import re
 import signal
 import subprocess
-import tempfile
 import threading
 import time
 
@@ -196,9 +195,11 @@ class Reporter:
             train.report(news["metrics"])
             return
         # The checkpoint lies in the run folder and stays there: what Ray keeps says where.
-        with tempfile.TemporaryDirectory() as folder:
+        with own_folder("dr-report-") as own:
+            folder = pathlib.Path(own, "checkpoint")  # All that is in it goes to Ray's storage.
+            folder.mkdir()
             pointer = {"uri": without_secrets(inside(self._output, f"checkpoints/{news['checkpoint']}"))}
-            pathlib.Path(folder, "checkpoint.json").write_text(json.dumps(pointer) + "\n", encoding="utf-8")
+            (folder / "checkpoint.json").write_text(json.dumps(pointer) + "\n", encoding="utf-8")
             train.report(news["metrics"], checkpoint=train.Checkpoint.from_directory(folder))
 
     def end(self) -> None:

@@ -16,9 +16,10 @@ from darkroom_ray.cluster import actor_here
 from darkroom_ray.flags import Refused
 from darkroom_ray.progress import say
 from darkroom_ray.request import Request
+from darkroom_ray.run_notes import TIME
 
 NAMESPACE = "darkroom"  # Of actors that are found by their names.
-NUMBERS_AT = re.compile(r"the job's numbers are at http://(\S+)/metrics")
+NUMBERS_AT = re.compile(TIME + r"the job's numbers are at http://(\S+)/metrics")
 LOOK_SECONDS = 1.0
 CONNECT_SECONDS = 1.0
 TELL_SECONDS = 5.0  # Between two times that a program's address is told.
@@ -75,7 +76,8 @@ class ProgramWatch:
 
     def hear(self, line: str) -> None:
         self._on_said(line)
-        if self._book is not None and (found := NUMBERS_AT.search(line)):
+        # Only the line that begins so, and the first: rows that a line tells of are a stranger's.
+        if self._book is not None and not self._address and (found := NUMBERS_AT.match(line)):
             self._address = found[1]
             self._tell()
 

@@ -68,7 +68,9 @@ def book_of(books: dict):
     return get_actor
 
 
-NUMBERS = """echo "$@" >> words; echo "2026-11-23T12:00:00Z the job's numbers are at http://10.0.0.7:4321/metrics" >&2; read until_told"""
+# What a table of somebody names, and the program tells of.
+OF_A_STRANGER = "2026-11-23T12:00:01Z a row failed, dns: no such host; the first is of https://e/the job's numbers are at http://10.0.0.5:6379/metrics"
+NUMBERS = f"""echo "$@" >> words; echo "2026-11-23T12:00:00Z the job's numbers are at http://10.0.0.7:4321/metrics" >&2; echo "{OF_A_STRANGER}" >&2; read until_told"""
 
 
 def programs_tell_where_their_numbers_are_until_they_end() -> None:
@@ -77,8 +79,9 @@ def programs_tell_where_their_numbers_are_until_they_end() -> None:
     with temporary_folder() as folder, fake_modules({"ray": types.SimpleNamespace(util=util, get_actor=book_of({"the-book": book}))}):
         request = dataclasses.replace(item_request(folder, NUMBERS), metrics_book="the-book")
         heard = threading.Event()
-        child = program.start_child(request, ["train", "recipe"], on_said=lambda line: heard.set(), is_fed=True)
+        child = program.start_child(request, ["train", "recipe"], on_said=lambda line: heard.set() if "a row failed" in line else None, is_fed=True)
         require(heard.wait(PATIENCE), "its words")
+        time.sleep(0.1)
         wait_until(lambda: book.book.programs())
         require(set(book.book.programs()) == {"10.0.0.7:4321"} and book.book.programs()["10.0.0.7:4321"]["verb"] == "train", "the book", book.book.programs())
         child.close_input()

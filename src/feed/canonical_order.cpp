@@ -154,7 +154,9 @@ Result<std::vector<SampleRef>> CanonicalOrder::batch(int64_t number) {
   std::vector<SampleRef> samples;
   samples.reserve(static_cast<size_t>(spec_.batch_size));
   for (int64_t lane_number = 0; lane_number < num_lanes(); ++lane_number) {
-    if (lane_position(lane_number, first_sample) < lanes_[static_cast<size_t>(lane_number)].position) {
+    const Lane& lane = lanes_[static_cast<size_t>(lane_number)];
+    // A lane without a sample of the last batch may stand at an epoch's begin, and its position lie before that.
+    if (lane_position(lane_number, first_sample) < std::max(lane.position, lane.epoch_start)) {
       rewind();
     }
   }

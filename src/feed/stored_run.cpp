@@ -120,6 +120,7 @@ Status fetch_run_files(const Location& run, const std::string& folder, int64_t l
   for (const FileInfo& entry : entries) {
     const std::string name = file_name(entry.path);
     const Location place = run / name;
+    DARKROOM_RETURN_IF_ERROR(check_name_within(name, {.store = run.store, .path = entry.path}));
     if (!entry.is_folder && is_wanted(name)) {
       DARKROOM_RETURN_IF_ERROR(copy_file_here(place, join_path(folder, name), {.stop = stop}));
     } else if (entry.is_folder && is_wanted(name + "/")) {

@@ -79,6 +79,14 @@ Status copy_file_here(const Location& from, const std::string& path, const CopyO
   return copy_object_here(from, {}, from.name(), path, options);
 }
 
+Status check_name_within(const std::string& name, const Location& object) {
+  const std::filesystem::path plain = std::filesystem::path(name).lexically_normal();
+  if (name.empty() || name == "." || plain.is_absolute() || plain.string() != name || name.starts_with("..")) {
+    return Status::failed_precondition("an object's name is no path within its folder, so it is not copied (object):", object.uri());
+  }
+  return {};
+}
+
 Status copy_tree_here(const Location& from, const std::string& folder, const CopyOptions& options) {
   std::vector<FileInfo> wanted;
   const std::string root(without_trailing_slashes(from.path));
@@ -95,11 +103,7 @@ Status copy_tree_here(const Location& from, const std::string& folder, const Cop
   DARKROOM_RETURN_IF_ERROR(local_files().create_folders(folder));
   for (const FileInfo& file : wanted) {
     const std::string name = file.path.substr(root.size() + 1);
-    const std::filesystem::path plain = std::filesystem::path(name).lexically_normal();
-    if (plain.is_absolute() || plain.string() != name || name.starts_with("..")) {
-      return Status::failed_precondition("an object's name is no path within its folder, so it is not copied (object):",
-                                         from.store->uri_of(file.path));
-    }
+    DARKROOM_RETURN_IF_ERROR(check_name_within(name, {.store = from.store, .path = file.path}));
     DARKROOM_RETURN_IF_ERROR(
         copy_object_here({.store = from.store, .path = file.path}, file.size_bytes, name, join_path(folder, name), options));
   }

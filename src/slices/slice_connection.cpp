@@ -14,12 +14,29 @@
 
 namespace darkroom {
 
+void RefusalLog::note(const Status& reason) {
+  constexpr int kTold = 10;
+  const Clock::time_point now = Clock::now();
+  if (num_told_ >= kTold && now < next_) {
+    ++num_untold_;
+    return;
+  }
+  const std::string more = num_told_ + 1 == kTold ? "; from now on such connections are told of once a minute"
+                           : num_untold_ > 0      ? fmt::format("; {} more since the last one that was told of", num_untold_)
+                                                  : "";
+  log_warning("a connection is refused: {}{}", reason.message(), more);
+  num_told_ = std::min(num_told_ + 1, kTold);
+  num_untold_ = 0;
+  next_ = now + std::chrono::minutes(1);
+}
+
 SliceConnection::SliceConnection(uint64_t number, int descriptor, const SliceServerOptions& options, SliceWorkers& workers,
-                                 std::function<bool()> has_room)
+                                 RefusalLog& refusals, std::function<bool()> has_room)
     : number_(number),
       descriptor_(descriptor),
       options_(options),
       workers_(workers),
+      refusals_(refusals),
       has_room_(std::move(has_room)),
       nonce_(draw_nonce()),
       deadline_(Clock::now() + options.handshake_timeout) {
@@ -77,7 +94,7 @@ bool SliceConnection::read() {
     const Status taken = took.is_ok() && *took == FrameReader::Took::kFrame ? take(reader_.take()) : took.status();
     if (!taken.is_ok()) {
       if (taken.code() != StatusCode::kUnavailable) {  // One too many asks again and again.
-        log_warning("a connection is refused: {}", taken.message());
+        refusals_.note(taken);
       }
       refuse(taken);
       return write();

@@ -11,14 +11,28 @@
 
 namespace darkroom {
 
+/// Tells of connections that are refused, of which a stranger can make as many as it likes: of the first ten, then of one a minute. Thread
+/// safety: none.
+class RefusalLog {
+ public:
+  void note(const Status& reason);
+
+ private:
+  using Clock = std::chrono::steady_clock;
+
+  int num_told_ = 0;
+  int64_t num_untold_ = 0;
+  Clock::time_point next_ = {};
+};
+
 /// A trainer's connection as the server sees it: who may ask, what was asked and not yet sent. Thread safety: none.
 class SliceConnection {
  public:
   using Clock = std::chrono::steady_clock;
 
   /// Takes the descriptor over and greets. `has_room`: whether one more connection may be served, asked when this one has said its hello.
-  /// `options` and `workers` outlive this.
-  SliceConnection(uint64_t number, int descriptor, const SliceServerOptions& options, SliceWorkers& workers,
+  /// `options`, `workers` and `refusals` outlive this.
+  SliceConnection(uint64_t number, int descriptor, const SliceServerOptions& options, SliceWorkers& workers, RefusalLog& refusals,
                   std::function<bool()> has_room);
   ~SliceConnection();
   SliceConnection(const SliceConnection&) = delete;
@@ -65,6 +79,7 @@ class SliceConnection {
   const int descriptor_;
   const SliceServerOptions& options_;
   SliceWorkers& workers_;
+  RefusalLog& refusals_;
   const std::function<bool()> has_room_;
   const std::string nonce_;
   Phase phase_ = Phase::kGreeting;

@@ -248,9 +248,9 @@ std::optional<AskedSlice> SliceDesk::next(const void* connection) {
   if (found == pending_.end()) {
     return std::nullopt;
   }
-  const uint64_t number = *found;
+  std::optional<AskedSlice> asked = AskedSlice{.number = *found, .rows = wanted_[*found].rows};
   pending_.erase(found);
-  return AskedSlice{.number = number, .rows = wanted_[number].rows};
+  return asked;
 }
 
 void SliceDesk::deliver(uint64_t slice, std::shared_ptr<const SliceContent> content, int64_t num_bytes) {
@@ -265,8 +265,9 @@ void SliceDesk::deliver(uint64_t slice, std::shared_ptr<const SliceContent> cont
 void SliceDesk::fail(const void* connection, const AskedSlice& slice, const Status& failure) {
   const std::lock_guard lock(mutex_);
   Wanted& wanted = wanted_[slice.number];
-  wanted.failed_at.insert(connection);
-  wanted.failures += failure.code() == StatusCode::kCancelled ? 0 : 1;  // An encoder that is being ended.
+  const bool is_first = wanted.failed_at.insert(connection).second;
+  const bool is_being_ended = failure.code() == StatusCode::kCancelled && is_first;  // Who says so twice is not.
+  wanted.failures += is_being_ended ? 0 : 1;
   if (wanted.failures >= kMostFailures) {
     wanted.failure = failure;
     changed_.notify_all();

@@ -265,18 +265,19 @@ class SliceLink::Talk {
   size_t most_owed() const { return static_cast<size_t>(std::min(welcome_.in_flight, welcome_.workers + 1)); }
 
   Status ask_for_more() {
+    owed_.reserve(most_owed());  // Nothing may fail between the desk and this list: who leaves gives back what stands there.
     while (owed_.size() < most_owed()) {
       std::optional<AskedSlice> slice = desk_.next(&link_);
       if (!slice) {
         return {};
       }
+      last_word_ = owed_.empty() ? Clock::now() : last_word_;
+      const AskedSlice& asked = owed_.emplace_back(*std::move(slice));
       std::string body;
-      append_number(body, slice->number);
-      for (const int64_t row : slice->rows) {
+      append_number(body, asked.number);
+      for (const int64_t row : asked.rows) {
         append_number(body, static_cast<uint64_t>(row));
       }
-      last_word_ = owed_.empty() ? Clock::now() : last_word_;
-      owed_.push_back(*std::move(slice));
       writer_.add(encode_frame(FrameType::kRequest, body));
       DARKROOM_RETURN_IF_ERROR(send_all(Clock::now() + options_.timeout));
     }

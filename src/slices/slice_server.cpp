@@ -255,7 +255,7 @@ class SliceServer::Loop {
   /// Takes the descriptor, also when it throws.
   std::unique_ptr<SliceConnection> connect(int descriptor) {
     try {
-      return std::make_unique<SliceConnection>(++num_accepted_, descriptor, options_, *workers_,
+      return std::make_unique<SliceConnection>(++num_accepted_, descriptor, options_, *workers_, refusals_,
                                                [this] { return num_serving() < options_.max_connections; });
     } catch (...) {
       ::close(descriptor);
@@ -318,6 +318,7 @@ class SliceServer::Loop {
   bool is_draining_ = false;
   bool is_drained_ = false;
   std::unique_ptr<SliceWorkers> workers_;
+  RefusalLog refusals_;
   std::list<std::unique_ptr<SliceConnection>> connections_;
 };
 

@@ -34,6 +34,10 @@ struct CopyOptions {
   std::stop_token stop = {};
 };
 
+/// For names that a store lists, which may hold what no disk holds: kFailedPrecondition where `name` leads out of a folder ("../x", "..") or is no
+/// name. `object`: what the message names.
+Status check_name_within(const std::string& name, const Location& object);
+
 /// Copies the files below a folder of any store into a folder of this machine, made when it is missing, or one file to a path, large pieces
 /// by several requests at once. What is there under the names is replaced. Errors: kNotFound (no such folder), kUnavailable (an object that
 /// is shorter than its store said), kCancelled, those of store and disk.

@@ -96,6 +96,15 @@ TEST_F(LocalCopyTest, takes_what_is_wanted_and_leaves_holes) {
   EXPECT_EQ(read(folder_.path("m/x.txt")), "text");
 }
 
+TEST_F(LocalCopyTest, names_of_a_store_that_lead_out_of_a_folder_are_refused) {
+  for (const std::string name : {"", ".", "..", "../x", "a/../x", "/x", "a//b", "./a"}) {
+    const Status refused = check_name_within(name, place("run/object"));
+    EXPECT_EQ(refused.code(), StatusCode::kFailedPrecondition) << name;
+    EXPECT_THAT(refused.message(), HasSubstr("run/object"));
+  }
+  EXPECT_TRUE(check_name_within("a/b.c", place("run")).is_ok());
+}
+
 TEST_F(LocalCopyTest, a_tree_is_published_with_its_record_last) {
   ASSERT_TRUE(write_file_atomic(local_files(), folder_.path("c/unet/weights"), "w").is_ok());
   ASSERT_TRUE(write_file_atomic(local_files(), folder_.path("c/state.json"), "{}").is_ok());

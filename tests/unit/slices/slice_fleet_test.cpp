@@ -288,6 +288,22 @@ TEST(slice_fleet, a_slice_that_no_encoder_can_make_fails_with_their_reason) {
   EXPECT_EQ(text_of(fleet->take(fleet->ask({2}))), "2;");
 }
 
+TEST(slice_desk, who_is_being_ended_for_ever_is_asked_no_more) {
+  SliceDesk desk(fleet_options("a:1"));
+  ASSERT_TRUE(desk.join("a:1", {.place = {}, .max_rows = 256, .rows_together = 1}).is_ok());
+  const uint64_t slice = desk.ask({1});
+  int num_asked = 0;
+  for (const int connection = 0; num_asked < 100; ++num_asked) {
+    const std::optional<AskedSlice> asked = desk.next(&connection);
+    if (!asked) {
+      break;
+    }
+    desk.fail(&connection, *asked, Status::cancelled("an encoder that is being ended"));
+  }
+  EXPECT_EQ(num_asked, 4) << "once as one that is being ended, then as one that fails";
+  EXPECT_EQ(desk.take(slice).status().code(), StatusCode::kCancelled);
+}
+
 TEST(slice_fleet, a_slice_that_ends_every_encoder_fails_in_the_end) {
   const auto server = start_server(slice_server_options(), [](int, std::span<const int64_t>) { return Result<std::string>("wrong"); });
   const auto fleet = open_fleet(fleet_options(address_of(*server)));

@@ -142,6 +142,25 @@ TEST(slice_server, refuses_requests_of_rows_that_are_not_there) {
   EXPECT_EQ(trainer.receive().type, FrameType::kSlice) << "the largest slice";
 }
 
+TEST(slice_server, strangers_do_not_fill_the_log) {
+  testing::internal::CaptureStderr();
+  {
+    const auto server = start_server();
+    for (int i = 0; i < 30; ++i) {
+      RawTrainer stranger(*server);
+      stranger.send_bytes(std::string(64, 'x'));
+      EXPECT_EQ(stranger.receive().type, FrameType::kRefusal);
+    }
+  }
+  const std::string said = testing::internal::GetCapturedStderr();
+  size_t num_lines = 0;
+  for (size_t at = said.find("a connection is refused"); at != std::string::npos; at = said.find("a connection is refused", at + 1)) {
+    ++num_lines;
+  }
+  EXPECT_EQ(num_lines, 10);
+  EXPECT_THAT(said, HasSubstr("from now on such connections are told of once a minute"));
+}
+
 TEST(slice_server, a_failure_is_told_and_the_next_slice_made) {
   const auto server = start_server(slice_server_options(), [](int worker, std::span<const int64_t> rows) -> Result<std::string> {
     if (rows[0] == 1) {

@@ -111,6 +111,20 @@ TEST_F(RemoteRunTest, a_store_without_conditions_on_uploads_gets_the_same_run) {
   }
 }
 
+// A bucket may hold keys that no disk does.
+TEST_F(RemoteRunTest, names_of_objects_do_not_lead_out_of_the_copy) {
+  const TemporaryFolder copy;
+  ASSERT_TRUE(write_file_atomic(local_files(), copy.path("kept"), "x").is_ok());
+  for (const std::string name : {"..", "../x"}) {
+    s3_.fake.with_state([&](FakeS3Objects& objects) { return objects.put("strange/" + name, "y", "a stranger", false); });
+    const Status refused = fetch_run_files(s3_.place("strange"), copy.path("run"), 1);
+    EXPECT_EQ(refused.code(), StatusCode::kFailedPrecondition) << refused.to_string();
+    EXPECT_THAT(refused.message(), testing::HasSubstr("no path within its folder"));
+    EXPECT_TRUE(std::filesystem::exists(copy.path("kept")));
+    s3_.fake.with_state([&](FakeS3Objects& objects) { return objects.objects.erase("strange/" + name); });
+  }
+}
+
 TEST_F(RemoteRunTest, no_key_is_in_any_file_of_the_run) {
   expect_trained(options());
   for (const std::string& key : s3_.fake.keys_below("run/")) {

@@ -1632,6 +1632,20 @@ def a_flag_that_says_false_is_not_set() -> None:
         require(way_of(given) == want, "who does it", given)
 
 
+def a_plan_of_a_run_is_of_the_ranks_that_are_asked_for() -> None:
+    for verb, words, given, want in (
+        ("train", "r.toml --dry-run --num-training-workers 4", {"--dry-run": ["true"]}, ["--ranks", "4", "r.toml", "--dry-run"]),
+        ("train", "--dry-run -- r.toml", {"--dry-run": ["true"]}, ["--ranks", "1", "--dry-run", "--", "r.toml"]),
+        ("online", "r.toml --num-training-workers 2", {"--dry-run": [""]}, ["--ranks", "2", "r.toml"]),  # By --config.
+        ("process", "a b --dry-run --num-encoders 4", {"--dry-run": ["true"]}, ["a", "b", "--dry-run"]),
+        ("download", "a --clean", {"--clean": ["true"]}, ["a", "--clean"]),
+        ("sample", "--prompt x", {}, ["--prompt", "x"]),
+    ):
+        ray = FakeTask((0, {}, ""))
+        verbs.work(ray, read_request(verb, words.split(), "/"), given, StopNow())
+        require(list(ray.asked[0].arguments) == want, "the program's words", verb, words, ray.asked[0].arguments)
+
+
 def a_quiet_job_has_quiet_progress() -> None:
     for is_quiet in (False, True):
         with unittest.mock.patch.object(item_job, "JobMeasures", lambda verb: None):
@@ -1845,6 +1859,7 @@ if __name__ == "__main__":
             every_verb_is_quiet_when_it_is_asked_to_be,
             a_stop_counts_before_a_refusal_that_it_may_have_caused,
             a_flag_that_says_false_is_not_set,
+            a_plan_of_a_run_is_of_the_ranks_that_are_asked_for,
             a_quiet_job_has_quiet_progress,
             workers_of_a_submitted_job_have_its_path,
             records_on_a_store_have_no_trailing_checksums,

@@ -89,8 +89,8 @@ def application(request: Request, given: dict[str, list[str]]):
 
 
 def build(arguments: dict):
-    """For a configuration of Ray Serve (`import_path: darkroom_ray.serving:build`): `args: {words: [MODEL, --max-replicas, "4", ...]}`, the words
-    of the command. Host and port are then those of the configuration. Errors: Refused."""
+    """For a configuration of Ray Serve (`import_path: darkroom_ray.serving:build`): `args: {words: [MODEL, --keys, /shared/keys.txt, --max-replicas, "4",
+    ...]}`, the words of the command. Host and port are then those of the configuration. Errors: Refused."""
     words = [str(word) for word in arguments["words"]]
     request = read_request("serve", words, os.getcwd(), os.environ.get("DARKROOM_PROGRAM", ""))
     given = read_arguments(request)

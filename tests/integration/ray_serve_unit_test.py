@@ -6,12 +6,14 @@ usage: ray_serve_unit_test.py
 
 import contextlib
 import dataclasses
+import re
 import sys
 import threading
 import types
+import unittest.mock
 
 from cases import main, require, temporary_folder
-from ray_units import PATIENCE, asked, fake_modules, item_request, node, refusal_of
+from ray_units import PATIENCE, ROOT, asked, fake_modules, item_request, node, refusal_of
 
 from darkroom_ray import item_job, places, preflight, program, serve_child, serve_scaling, serving, stopping  # noqa: E402
 from darkroom_ray.flags import Refused, read_request  # noqa: E402
@@ -155,6 +157,18 @@ def a_configuration_of_serve_keeps_no_folder() -> None:
         serving.read_arguments = kept
 
 
+def the_configuration_of_serve_that_is_published_is_taken() -> None:
+    published = [(ROOT / "docs" / "cluster.md").read_text(encoding="utf-8"), serving.build.__doc__]
+    for text in published:
+        found = re.search(r"args: *\{words: *\[([^\]]*)\]", " ".join(text.split()))
+        words = [word.strip(' "') for word in found[1].split(",") if word != " ..."]
+        with contextlib.ExitStack() as patches:
+            patches.enter_context(unittest.mock.patch.object(serving, "application", lambda request, given: request))
+            patches.enter_context(unittest.mock.patch.object(serving, "read_arguments", lambda request: {name: ["given"] for name in request.named_flags()}))
+            request = serving.build({"words": words})
+        require(request.service.max_replicas == 4 and request.arguments[0] == "MODEL", "the request", words, request)
+
+
 def a_service_deletes_no_other() -> None:
     class Stop:
         def pause(self, seconds: float) -> None:
@@ -239,6 +253,7 @@ if __name__ == "__main__":
             a_ray_without_serve_is_refused,
             a_name_that_another_command_holds_is_refused,
             a_configuration_of_serve_keeps_no_folder,
+            the_configuration_of_serve_that_is_published_is_taken,
             a_service_deletes_no_other,
             a_service_that_is_ended_while_it_starts_is_gone,
             a_server_that_does_not_listen_is_waited_for_no_longer,

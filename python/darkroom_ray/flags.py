@@ -91,6 +91,13 @@ def accelerator(name: str, text: str) -> str:
     return getattr(accelerators, text, text)
 
 
+def switch(name: str, text: str) -> bool:
+    """As the program reads one."""
+    if text not in ("", "true", "false"):
+        raise Refused(f"{name} is a switch and takes no value, got: {text}")
+    return text != "false"
+
+
 def service_name(name: str, text: str) -> str:
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_-]*", text):
         raise Refused(f"{name} must be letters, digits, - and _, got: {text}")
@@ -295,7 +302,7 @@ class ArgumentReader:
             if name in ACCEPTED_WITHOUT_EFFECT:
                 continue
             if name in UNHEARD:
-                self.cluster[name] = value != "false"
+                self.cluster[name] = switch(name, value)
                 continue
             self.take(RENAMED[self.verb].get(name, name), value if equals else None)
         for place in sorted(self.placed):
@@ -311,7 +318,7 @@ class ArgumentReader:
     def take(self, name: str, value: str | None) -> None:
         flags = flags_of(self.verb)
         if name in flags and not flags[name].shown:
-            self.cluster[name] = True
+            self.cluster[name] = switch(name, value or "")
         elif name in flags:
             self.cluster[name] = flags[name].read(name, self.value_of(name, value))
         elif name in POSITIONALS[self.verb]:
@@ -394,7 +401,7 @@ def service_of(cluster: dict[str, object]) -> Service:
         max_replicas=most,
         target_cost=float(cluster.get("--target-cost", 0.0)),
         name=str(cluster.get("--name", USUAL_SERVICE)),
-        is_replacing="--replace" in cluster,
+        is_replacing=bool(cluster.get("--replace", False)),
     )
 
 

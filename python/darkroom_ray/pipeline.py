@@ -10,7 +10,7 @@ import tomllib
 from typing import NoReturn
 
 from darkroom_ray.cluster import connected
-from darkroom_ray.flags import RUNS, VERBS, Refused, read_request, with_settings
+from darkroom_ray.flags import RUNS, UNHEARD, VERBS, Refused, read_request, switch, with_settings
 from darkroom_ray.item_job import JobFailed
 from darkroom_ray.places import inside
 from darkroom_ray.program import EXIT_USAGE, read_arguments
@@ -234,15 +234,17 @@ def run_pipeline(words: list[str]) -> int:
         print(USAGE)
         return 0
     options = {"--address": "", "--report": ""}
-    is_quiet = "--quiet" in words
+    is_quiet = False
     paths = []
-    rest = [word for word in words if word != "--quiet"]
+    rest = list(words)
     while rest:
         word, equals, value = rest.pop(0).partition("=")
         if word in options:
             if not equals and not rest:
                 raise Refused(f"{word} needs a value")
             options[word] = value if equals else rest.pop(0)
+        elif word in UNHEARD:
+            is_quiet = switch(word, value)
         elif word.startswith("--"):
             raise Refused(f"pipeline has no flag {word}")
         else:

@@ -128,11 +128,16 @@ def a_stage_whose_words_are_refused_in_its_turn_is_reported() -> None:
 
 
 def flags_of_a_pipeline_take_their_values_in_either_way() -> None:
-    for words in (["--address=head:1", "--report=r.json"], ["--address", "head:1", "--report", "r.json"]):
+    for *words, is_quiet in (["--address=head:1", "--report=r.json", False], ["--address", "head:1", "--report", "r.json", "--quiet", True], ["--address=head:1", "--report=r.json", "--quiet=true", True], ["--quiet=false", "--address=head:1", "--report=r.json", False]):
         seen: list = []
         with temporary_folder() as folder, unittest.mock.patch.object(pipeline, "Pipeline", lambda *words: seen.append(words) or types.SimpleNamespace(check=lambda: (_ for _ in ()).throw(Refused("so far")))):
             (folder / "a=b.toml").write_text('[[stage]]\nname = "s"\nverb = "sample"\narguments = []\n')
-            require(refusal_of(pipeline.run_pipeline, [str(folder / "a=b.toml"), *words]) == "so far" and seen[0][2:4] == ("head:1", "r.json"), "flags", words, seen)
+            require(refusal_of(pipeline.run_pipeline, [str(folder / "a=b.toml"), *words]) == "so far" and seen[0][2:] == ("head:1", "r.json", is_quiet), "flags", words, seen)
+
+
+def what_is_no_flag_of_a_pipeline_is_refused() -> None:
+    for word, words in (("--quiet=maybe", "--quiet is a switch"), ("--quieter", "no flag --quieter"), ("--report", "needs a value")):
+        require(words in refusal_of(pipeline.run_pipeline, ["r.toml", word]), "the refusal", word)
 
 
 def what_the_cluster_lacks_for_a_later_stage_is_told_before_the_first() -> None:
@@ -287,6 +292,7 @@ if __name__ == "__main__":
             a_stage_that_the_cluster_refuses_is_named_and_reported,
             a_stage_whose_words_are_refused_in_its_turn_is_reported,
             flags_of_a_pipeline_take_their_values_in_either_way,
+            what_is_no_flag_of_a_pipeline_is_refused,
             what_the_cluster_lacks_for_a_later_stage_is_told_before_the_first,
             a_lost_cluster_ends_a_pipeline_before_its_first_stage,
             a_stage_keeps_its_exit_code_where_its_summary_cannot_be_written,

@@ -70,6 +70,17 @@ def the_driver_is_quiet_in_the_place_of_its_programs() -> None:
         require(request.is_quiet == want and request.arguments == ("r.toml", "--model", "m"), "the flag", words, request)
 
 
+def a_switch_of_the_cluster_may_say_false() -> None:
+    switches = [("train", name, lambda request: request.is_quiet) for name in flags.UNHEARD]
+    switches += [("serve", flag.name, lambda request: request.service.is_replacing) for flag in flags.CLUSTER_FLAGS if not flag.shown]
+    require([name for _, name, _ in switches] == ["--quiet", "--replace"], "switches", switches)
+    for verb, name, is_on in switches:
+        for word, want in ((name, True), (f"{name}=true", True), (f"{name}=", True), (f"{name}=false", False)):
+            require(is_on(read_request(verb, ["x", word], "/")) == want, "a switch", word)
+        for value in ("maybe", "0"):
+            require(f"{name} is a switch" in refusal_of(read_request, verb, ["x", f"{name}={value}"], "/"), "no value of a switch", name, value)
+
+
 # The command line of a reference script, and what it means here.
 REFERENCE_LINES = (
     ("download", "s3://b/raw laion/laion-art en train --limit 5 --num-rows-per-output-file 100", ["s3://b/raw", "--metadata", "hf://datasets/laion/laion-art?config=en&split=train", "--limit", "5", "--rows-per-file", "100"], {}),
@@ -1781,6 +1792,7 @@ if __name__ == "__main__":
             flags_of_the_program_go_through_unchanged,
             flags_of_the_cluster_are_taken_out,
             the_driver_is_quiet_in_the_place_of_its_programs,
+            a_switch_of_the_cluster_may_say_false,
             ranks_take_nodes_of_any_market_that_is_asked_for,
             names_of_the_reference_scripts_are_understood,
             wrong_command_lines_are_refused_with_advice,

@@ -15,7 +15,7 @@ from darkroom_ray.request import MARKET_LABEL, Placement, Request
 ACCELERATOR_PREFIX = "accelerator_type:"
 # Ray gives work that asks for no type to nodes with GPUs last, and offers these labels and resources by itself.
 OWN_RESOURCES = ("CPU", "GPU", "memory", "object_store_memory")
-ON_ONE_GPU = ("process", "encoder", "train", "online", "sample", "serve")  # Each worker of theirs.
+ON_ONE_GPU = ("process", "encoder", "train", "online", "tune", "sample", "serve")  # Each worker of theirs.
 # Of an s3:// address, those of ours that pyarrow's reader of addresses knows.
 SETTINGS_OF_RAY = ("region", "scheme", "endpoint_override")
 

@@ -232,6 +232,7 @@ WRONG_REQUESTS = (
     ("work that takes nothing", asked("download", num_cpus=0), {}, "--num-cpus-per-task"),
     ("ranks that share a GPU", asked("train", 2, num_gpus=0.5), {}, "ranks take a GPU each, not 0.5"),
     ("ranks of two GPUs", asked("train", 2, num_gpus=2), {}, "a rank works on one GPU, and 2 would be reserved"),
+    ("trials of two GPUs", asked("tune", num_gpus=2), {}, "a trial works on one GPU, and 2 would be reserved"),
     ("failed rows to fetch again", asked("download"), {"--retry-failed": ["timeout"]}, "on one machine only"),
     ("ranks by a file of settings", asked("train"), {"--nproc": ["2"]}, "--nproc in --config: the ranks are Ray's"),
     ("items by a file of settings", asked("process"), {"--items": ["0-3"]}, "--items in --config: the cluster hands"),

@@ -16,6 +16,7 @@ import os
 import pathlib
 import pickle
 import re
+import shlex
 import signal
 import socket
 import subprocess
@@ -302,6 +303,42 @@ def what_a_cluster_has_is_not_refused() -> None:
     require(not preflight.check_probes(CLUSTER, has_relative_paths=True), "a good cluster is refused", preflight.check_probes(CLUSTER))
     one_machine = [dataclasses.replace(one, machine="m", address="127.0.0.1") for one in CLUSTER]
     require(not preflight.check_probes(one_machine), "several nodes of one machine are refused")
+
+
+def gpus_that_nobody_asks_for_are_warned_of() -> None:
+    for what, request, given, words in (
+        ("ranks", asked("train", 2), {}, "a rank runs on the CPU, and nodes that may take it have GPUs: ask for --accelerator-type A10G (or --num-gpus-per-task 1), or say --device cpu"),
+        ("ranks of online", asked("online", 2), {"--device": ["auto"]}, "--accelerator-type A10G"),
+        ("its encoders", asked("encoder", 2), {}, "an encoder runs on the CPU, and nodes that may take it have GPUs: ask for --encoder-accelerator-type A10G (or --num-gpus-per-encoder 1), or say --encoder-device cpu"),
+        ("a trial", asked("tune", 2), {}, "a trial runs on the CPU"),
+        ("ranks that say so", asked("train", 2), {"--device": ["cpu"]}, ""),
+        ("ranks that ask for some", asked("train", 2, num_gpus=1), {}, ""),
+        ("ranks of nodes without", asked("train", 2, labels={"zone": "a"}), {}, ""),
+        ("a download", asked("download"), {}, ""),
+        ("transformers", asked("transformer"), {}, ""),
+    ):
+        said = preflight.idle_gpus(CLUSTER, request, given)
+        require(said == words or (words != "" and words in said), "the warning", what, said)
+    unnamed = [node("a", resources={"GPU": 4.0})]
+    require("ask for --num-gpus-per-task 1, or say" in preflight.idle_gpus(unnamed, asked("process"), {}), "GPUs of no named type")
+    good = types.SimpleNamespace(nodes=lambda: [{"NodeManagerAddress": "10.0.0.1", "NodeID": "00000000", "Resources": {"CPU": 8.0, "GPU": 1.0}, "Alive": True}], _private=nobody_leaves())
+    for is_quiet in (False, True):
+        with contextlib.redirect_stderr(io.StringIO()) as heard, unittest.mock.patch.object(probe, "probe_nodes", lambda ray, request, found, *unused: found):
+            probe.check_cluster(good, dataclasses.replace(asked("process"), program="/bin/true", is_quiet=is_quiet), {}, probe.probe_time(lambda: None))
+        require(heard.getvalue().count("warning: an encoder runs on the CPU") == 1, "what is said", is_quiet, heard.getvalue())
+
+
+def examples_of_the_page_ask_for_the_gpus_that_they_want() -> None:
+    page = (ROOT / "docs" / "cluster.md").read_text(encoding="utf-8")
+    block = page.partition("```\n")[2].partition("```")[0].replace("\\\n", " ")
+    lines = [shlex.split(line, comments=True)[1:] for line in block.splitlines() if line.startswith("darkroom-ray ")]
+    stages = tomllib.loads(page.partition("```toml\n")[2].partition("```")[0])["stage"]
+    for verb, *words in [*lines, *([stage["verb"], *stage["arguments"]] for stage in stages)]:
+        request = read_request(verb, words, "/")
+        for one in filter(None, (request, request.encoders)):
+            require((one.placement.num_gpus == 1) == (one.verb in preflight.ON_ONE_GPU), "GPUs of", one.verb, words, one.placement)
+            require(not [*preflight.check_amounts(one, {})], "it is refused", words)
+    require({verb for verb, *_ in lines} == set(flags.VERBS), "an example each", lines)
 
 
 def gradient_groups_are_those_of_the_recipe_under_the_command_line() -> None:
@@ -1806,6 +1843,8 @@ if __name__ == "__main__":
             wrong_nodes_are_refused_with_advice,
             a_cluster_without_nodes_or_cpus_is_refused,
             what_a_cluster_has_is_not_refused,
+            gpus_that_nobody_asks_for_are_warned_of,
+            examples_of_the_page_ask_for_the_gpus_that_they_want,
             gradient_groups_are_those_of_the_recipe_under_the_command_line,
             nodes_of_an_autoscaler_count_before_they_come,
             a_wrong_cluster_configuration_is_refused_with_its_place,

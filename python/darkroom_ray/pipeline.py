@@ -193,13 +193,18 @@ class Pipeline:
             return failure.code
         done: dict[str, dict] = {}
         for stage in self.recipe.stages:
-            code, facts = self.run_stage(stage, done, stop)
+            try:
+                code, facts = self.run_stage(stage, done, stop)
+            except JobFailed as failure:
+                say(str(failure))
+                return failure.code
             if code != 0:
                 return code
             done[stage.name] = facts
         return 0
 
     def run_stage(self, stage: Stage, done: dict[str, dict], stop: StopWatch) -> tuple[int, dict]:
+        """Exit code, and what later stages may ask of it. Errors: JobFailed: the report cannot be written any more."""
         from darkroom_ray.verbs import run_checked
 
         start = time.monotonic()
@@ -224,7 +229,10 @@ class Pipeline:
             code, record["error"] = EXIT_USAGE, str(refusal)
             say(f"{self.path}: stage {stage.name}: {refusal}")
         self.records.append(record | {"exit_code": code, "seconds": time.monotonic() - start, **summary})
-        write_report(self.report, self.path, self.records, self.start)
+        try:
+            write_report(self.report, self.path, self.records, self.start)
+        except Refused as refusal:
+            raise JobFailed(f"{refusal}; what the stages have done is kept: run the same command again to go on", code or 1) from None
         return code, facts_of(given, summary) if code == 0 else {}
 
 

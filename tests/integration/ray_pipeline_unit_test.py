@@ -2,6 +2,7 @@
 """Pipelines of darkroom-ray without Ray and without the program: recipes, stages that are refused, the report."""
 
 import contextlib
+import io
 import json
 import os
 import types
@@ -182,6 +183,28 @@ def a_stage_keeps_its_exit_code_where_its_summary_cannot_be_written() -> None:
             require(stages[1]["rows_in"] == 4, "the report has the summary", stages)
 
 
+def a_report_that_can_be_written_no_longer_is_a_failure() -> None:
+    """Stages have run: it is none of the command line's."""
+    for code, want in ((0, 1), (3, 3)):
+        with temporary_folder() as folder, contextlib.ExitStack() as beside:
+            (folder / "there").mkdir()
+            done: list[str] = []
+
+            def run_and_lose_the_folder(request, given, stop, place=folder / "there", code=code, done=done) -> tuple[int, dict]:
+                done.append(request.verb)
+                place.rmdir()
+                return code, {}
+
+            for place, name, fake in ((pipeline, "read_arguments", lambda request: {}), (verbs, "run_checked", run_and_lose_the_folder), (verbs, "check_room_for", lambda request, given: None)):
+                beside.enter_context(unittest.mock.patch.object(place, name, fake))
+            job = of_two_downloads(folder, report=f"{folder}/there/report.json")
+            job.check()
+            with contextlib.redirect_stderr(io.StringIO()) as said:
+                got = job.run(None)
+            require((got, done) == (want, ["download"]), "exit code, and no further stage", code, got, done)
+            require("report.json cannot be written" in said.getvalue() and "is kept" in said.getvalue() and "same command" in said.getvalue(), "the sentence", said.getvalue())
+
+
 class FirstDone:
     """Of run_checked: the first stage is done at once, the second one is this."""
 
@@ -296,6 +319,7 @@ if __name__ == "__main__":
             what_the_cluster_lacks_for_a_later_stage_is_told_before_the_first,
             a_lost_cluster_ends_a_pipeline_before_its_first_stage,
             a_stage_keeps_its_exit_code_where_its_summary_cannot_be_written,
+            a_report_that_can_be_written_no_longer_is_a_failure,
             a_quiet_pipeline_has_quiet_stages,
             a_stage_that_fails_writes_its_summary,
             a_refused_start_is_reported_with_its_reason,

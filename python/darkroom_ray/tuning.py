@@ -216,7 +216,8 @@ def why_lost(code: int, last_words: str, failures: int) -> str:
 
 
 def search_words(request: Request, workers: int, launcher: str, summary: str) -> list[str]:
-    return request.command("--launcher", launcher, "--workers", str(workers), "--json-summary", summary)
+    quiet = ["--quiet"] if request.is_quiet else []
+    return request.command("--launcher", launcher, "--workers", str(workers), "--json-summary", summary, *quiet)
 
 
 def workers_of(ray, request: Request) -> int:
@@ -244,7 +245,7 @@ def tune(ray, request: Request, stop: StopWatch) -> tuple[int, dict]:
     with own_folder("dr-") as folder, TrialDesk(folder, runs.run) as desk:
         path = pathlib.Path(folder, "summary.json")
         words = search_words(request, workers, desk.launcher(), str(path))
-        child = start_child(request, words, on_said=None if request.is_quiet else sys.stderr.write, has_own_group=True)
+        child = start_child(request, words, on_said=sys.stderr.write, has_own_group=True)
         code = wait_for_search(child, stop)
         runs.close()
         summary = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
@@ -252,8 +253,6 @@ def tune(ray, request: Request, stop: StopWatch) -> tuple[int, dict]:
         return SIGNAL_CODES + stop.number, summary
     if was_killed(code):
         raise JobFailed(f"the search was ended by a signal ({shell_code(code) - SIGNAL_CODES}); run the same command again to go on")
-    if code != 0 and request.is_quiet:
-        say(child.last_words())
     if summary.get("tune"):  # Of a refused search there is none.
         summary["tune"]["cluster"] = {"workers": workers, "restarts": runs.restarts}
     return code, summary

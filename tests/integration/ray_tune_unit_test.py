@@ -5,6 +5,7 @@ usage: ray_tune_unit_test.py
 """
 
 import contextlib
+import io
 import json
 import os
 import pathlib
@@ -408,6 +409,16 @@ def a_search_says_how_it_failed() -> None:
         raise AssertionError("a killed search has a result")
 
 
+def a_quiet_search_is_quiet_itself_and_its_warnings_are_heard() -> None:
+    script = """echo "$@" > "$0.log"; echo '2026-11-27T12:00:00Z warning: odd' >&2; exit %d"""
+    for is_quiet in (False, True):
+        for code in (0, 1):
+            with contextlib.redirect_stderr(io.StringIO()) as heard:
+                _, words = searched(script % code, types.SimpleNamespace(is_asked=False), is_quiet=is_quiet)
+            require(("--quiet" in words.split()) == is_quiet and words.split()[-2:] == ["r.toml", "--budget"], "its words", is_quiet, words)
+            require(heard.getvalue() == "2026-11-27T12:00:00Z warning: odd\n", "what is said, once", is_quiet, code, heard.getvalue())
+
+
 def a_lost_trial_is_counted_among_the_restarts() -> None:
     (code, summary), _ = searched(SEARCH, types.SimpleNamespace(is_asked=False), FakeRay(be_lost))
     require(code == 0 and summary["tune"]["cluster"]["restarts"] == 1, "it goes on", code, summary)
@@ -504,6 +515,7 @@ if __name__ == "__main__":
             a_node_without_the_program_fails_the_trial_with_advice,
             a_search_runs_its_trials_through_the_launcher,
             a_search_says_how_it_failed,
+            a_quiet_search_is_quiet_itself_and_its_warnings_are_heard,
             a_lost_trial_is_counted_among_the_restarts,
             a_stop_reaches_the_search_once,
             a_search_that_was_stopped_beside_its_driver_is_told_all_the_same,

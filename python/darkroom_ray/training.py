@@ -4,6 +4,7 @@ and checkpoints. Weights, losses and the data position are the program's (docs/r
 import dataclasses
 import os
 import re
+import sys
 import threading
 import time
 
@@ -245,7 +246,7 @@ def run_as_task(ray, request: Request, stop: StopWatch) -> tuple[int, dict]:
                 raise JobFailed(lost) from None
             stop.pause(pause_after(failures))
     if said:
-        print(said, flush=True)
+        print(said, file=sys.stderr, flush=True)
     return code, summary
 
 

@@ -1639,6 +1639,15 @@ def a_quiet_task_says_what_its_program_warns_of() -> None:
         require(ray.asked[0].arguments == want and heard.getvalue() == "", "words", ray.asked, heard.getvalue())
 
 
+def what_a_task_s_program_says_is_said_where_the_program_says_it() -> None:
+    """On the standard error: these verbs write nothing else to a terminal."""
+    for code in (0, 1):
+        ray = FakeTask((code, {}, f"{AT} train: an estimate\n{AT} error: odd"))
+        with contextlib.redirect_stdout(io.StringIO()) as written, contextlib.redirect_stderr(io.StringIO()) as said:
+            got = training.run_as_task(ray, asked("train"), StopNow())
+        require(got == (code, {}) and written.getvalue() == "" and said.getvalue() == f"{AT} train: an estimate\n{AT} error: odd\n", "streams", code, written.getvalue(), said.getvalue())
+
+
 def every_verb_is_quiet_when_it_is_asked_to_be() -> None:
     for verb in flags.PLACED:
         loud = read_request(verb, ["x"], "/")
@@ -1908,6 +1917,7 @@ if __name__ == "__main__":
             nodes_that_are_being_drained_have_no_room,
             a_stopped_task_is_cancelled_and_waited_for,
             a_quiet_task_says_what_its_program_warns_of,
+            what_a_task_s_program_says_is_said_where_the_program_says_it,
             every_verb_is_quiet_when_it_is_asked_to_be,
             a_stop_counts_before_a_refusal_that_it_may_have_caused,
             a_flag_that_says_false_is_not_set,

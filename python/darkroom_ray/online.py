@@ -19,7 +19,7 @@ from darkroom_ray.item_job import cause_of, first_line
 from darkroom_ray.items import pause_after
 from darkroom_ray.measured import restart_counter
 from darkroom_ray.nodes import nodes_of, with_coming
-from darkroom_ray.preflight import Node, check_both, places_beside
+from darkroom_ray.preflight import Node, check_both, described, places_beside
 from darkroom_ray.probe import refuse
 from darkroom_ray.program import is_set, start_child, stop_program
 from darkroom_ray.program_log import ProgramLog, log_folder
@@ -333,7 +333,7 @@ class EncoderKeeper:
         """Once for each actor."""
         if not seat.is_waiting_told and time.monotonic() - seat.filled_at >= WAIT_SECONDS and not seat.has_place():
             seat.is_waiting_told = True
-            self.say(f"{self.name_of(seat)} has no room on the cluster now, and waits for it")
+            self.say(f"{self.name_of(seat)} has no room on the cluster now, and waits for it: {described(served_by(self.request).placement)}")
 
     def fill_again(self, seat: Seat, lost) -> tuple[int, str] | None:
         self.losses += 1

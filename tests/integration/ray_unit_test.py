@@ -34,7 +34,7 @@ from cases import main, require, temporary_folder
 from ray_units import PATIENCE, ROOT, VERSIONS, asked, fake_modules, item_request, node, refusal_of
 
 from darkroom.item_child import read_item_numbers  # noqa: E402
-from darkroom_ray import cluster, command, flags, item_child, item_job, item_workers, items, kuberay, nodes, own_folder, places, preflight, prices, probe, program, program_log, progress, shares, stopping, summaries, training, verbs  # noqa: E402
+from darkroom_ray import cluster, command, flags, item_child, item_job, item_workers, items, kuberay, nodes, own_folder, places, preflight, prices, probe, program, program_log, progress, room_wait, shares, stopping, summaries, training, verbs  # noqa: E402
 from darkroom_ray.flags import read_request  # noqa: E402
 from darkroom_ray.preflight import Node, SeenPath  # noqa: E402
 from darkroom_ray.request import MARKET_LABEL, Placement, Request, without_secrets  # noqa: E402
@@ -1604,7 +1604,7 @@ class FakeTask:
 
     def remote(self, what):
         require(what is program.run_to_summary, "what is run", what)
-        return types.SimpleNamespace(options=lambda **unused: types.SimpleNamespace(remote=lambda request: self.asked.append(request) or "task"))
+        return types.SimpleNamespace(options=lambda **unused: types.SimpleNamespace(remote=lambda request, note: self.asked.append(request) or "task"))
 
     def wait(self, references, num_returns=1, timeout=0.0):
         self.waits.append((references, timeout))
@@ -1628,6 +1628,75 @@ def a_stopped_task_is_cancelled_and_waited_for() -> None:
     else:
         raise AssertionError("the task goes on")
     require(ray.cancelled == ["task"] and ray.waits[-1] == (["task"], stopping.STOP_SECONDS), "its program is killed", ray.cancelled, ray.waits)
+
+
+class Waiting:
+    """As much of a RoomWait's clock and of Ray's store as a wait needs: half a minute each look, and whether the task has noted its place."""
+
+    def __init__(self, has_place: bool) -> None:
+        self.store = types.SimpleNamespace(_internal_kv_exists=lambda key, namespace: has_place)
+        self.now = 0.0
+
+    def monotonic(self) -> float:
+        self.now += 15
+        return self.now
+
+    @contextlib.contextmanager
+    def installed(self):
+        with fake_modules({"ray": types.SimpleNamespace(), "ray.experimental": types.SimpleNamespace(internal_kv=self.store)}), unittest.mock.patch.object(room_wait.time, "monotonic", self.monotonic):
+            yield
+
+
+def done_after(looks: int):
+    """ray.wait() of a call that is done after so many looks."""
+    left = iter(range(looks))
+    return lambda references, num_returns=1, timeout=0.0: ([], references) if next(left, None) is not None else (references, [])
+
+
+def a_task_that_waits_for_room_says_so_once() -> None:
+    at_work = types.SimpleNamespace(check=lambda: None)
+    for has_place in (False, True):
+        ray, waiting = FakeTask((0, {}, "")), Waiting(has_place)
+        ray.wait = done_after(9)
+        request = dataclasses.replace(asked("sample", num_gpus=1), placement=Placement(num_cpus=2, num_gpus=1))
+        with waiting.installed(), contextlib.redirect_stderr(io.StringIO()) as heard:
+            training.run_as_task(ray, request, at_work)
+        require(heard.getvalue().count("sample: the task has no room on the cluster now, and waits for it: 2 CPUs, 1 GPUs") == (not has_place), "a task", has_place, heard.getvalue())
+        for request in (read_request("download", ["out", "--metadata", "m", "--num-tasks", "2"], "/"), asked("process", 1)):
+            ray, waiting = FakeRay(), Waiting(has_place)
+            ray.placed = {0}
+            job = job_of(ray, request)
+            job.stop, ray.wait, ray.get = at_work, done_after(9), lambda reference: "done"
+            with waiting.installed():
+                require(job.get(job.workers.close) == "done", "its result")
+            said = job.progress.stream.getvalue()
+            require(said.count("no room on the cluster now, and waits for it: 1 CPUs") == (not has_place), "the closing run", request.verb, has_place, said)
+    ray, waiting = FakeRay(), Waiting(False)
+    job = job_of(ray, read_request("download", ["out", "--metadata", "m", "--num-tasks", "2"], "/"))
+    job.stop, ray.wait, ray.get = at_work, done_after(9), lambda reference: "a plan"
+    with waiting.installed():
+        require(job.get(job.workers.plan, job.workers.renew) == "a plan" and "no room" in job.progress.stream.getvalue(), "a plan", job.progress.stream.getvalue())
+
+
+def a_task_notes_its_place_while_it_is_at_work() -> None:
+    keys: set[tuple] = set()
+    seen: list[bool] = []
+    store = types.SimpleNamespace(_internal_kv_put=lambda key, value, namespace: keys.add((namespace, key)), _internal_kv_del=lambda key, namespace: keys.discard((namespace, key)), _internal_kv_exists=lambda key, namespace: (namespace, key) in keys)
+
+    def seeing(start):
+        return lambda *words, **more: seen.append(note.is_waiting()) or start(*words, **more)
+
+    script = """echo '{"ready": true, "items": 1}'; read item; exit 0"""
+    with temporary_folder() as folder, fake_modules({"ray": types.SimpleNamespace(), "ray.experimental": types.SimpleNamespace(internal_kv=store)}):
+        with unittest.mock.patch.object(program, "start_child", seeing(program.start_child)), unittest.mock.patch.object(item_child, "priced_here", seeing(item_child.priced_here)):
+            for work, script in ((program.run_to_summary, "exit 0"), (item_workers.plan_items, script)):
+                note = pickle.loads(pickle.dumps(room_wait.PlaceNote()))
+                require(note.is_waiting(), "before")
+                work(item_request(folder, script), note)
+                require(seen.pop() is False and not keys, "it is seen while the program is at work, and goes with it", keys)
+        note = room_wait.PlaceNote()
+        with fake_modules({"ray.experimental": types.SimpleNamespace(internal_kv=types.SimpleNamespace())}):  # A store that is away.
+            require(program.run_to_summary(item_request(folder, "exit 0"), note)[0] == 0 and not note.is_waiting(), "no task fails of it, and nobody is told what is not known")
 
 
 def a_quiet_task_says_what_its_program_warns_of() -> None:
@@ -1916,6 +1985,8 @@ if __name__ == "__main__":
             the_nodes_are_counted_again_now_and_then,
             nodes_that_are_being_drained_have_no_room,
             a_stopped_task_is_cancelled_and_waited_for,
+            a_task_that_waits_for_room_says_so_once,
+            a_task_notes_its_place_while_it_is_at_work,
             a_quiet_task_says_what_its_program_warns_of,
             what_a_task_s_program_says_is_said_where_the_program_says_it,
             every_verb_is_quiet_when_it_is_asked_to_be,

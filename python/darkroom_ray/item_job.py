@@ -104,8 +104,10 @@ class ItemJob:
         return done
 
     def check(self) -> None:
-        """Errors: Stopped; JobFailed: its transformers cannot be had."""
+        """Says what becomes of its transformers, too. Errors: Stopped; JobFailed: its transformers cannot be had."""
         self.stop.check()
+        while self.keeper is not None and self.keeper.lines:
+            self.progress.say(f"{self.request.verb}: {self.keeper.lines.popleft()}")
         if self.keeper is not None and self.keeper.failure:
             code, text = self.keeper.failure
             raise JobFailed(f"{text}\nwhat was committed is safe: put it right and run the same command again to go on", code)

@@ -241,8 +241,9 @@ class ItemJob:
 
     def look(self, plan: dict, book: ItemBook) -> None:
         self.measures.open_items.set(book.num_items - book.num_done)
-        self.measures.workers.set(self.workers.num_workers)
-        text = items_text(self.request.verb, plan, book, self.workers.num_workers, self.restarts, self.progress.seconds())
+        at_work = self.workers.num_at_work()
+        self.measures.workers.set(at_work)
+        text = items_text(self.request.verb, plan, book, at_work, self.restarts, self.progress.seconds())
         self.progress.show(text)
         self.tell_of_room()
         if self.request.verb != "process" and time.monotonic() >= self.count_at:  # Ray places encoders that wait by itself.

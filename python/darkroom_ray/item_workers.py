@@ -116,6 +116,10 @@ class Tasks:
     def num_waiting(self) -> int:
         return 0
 
+    def num_at_work(self) -> int:
+        """Of those under way some wait for nodes."""
+        return min(self._at_work, self.num_workers)
+
     def submit(self, batch: list[int], goes_alone: bool) -> tuple[object, object]:
         """(reference, worker)"""
         self._at_work += 1
@@ -197,6 +201,9 @@ class Encoders:
 
     def num_waiting(self) -> int:
         return self.num_workers - len(self._placed())
+
+    def num_at_work(self) -> int:
+        return self.num_workers - self.num_waiting()
 
     def has_no_place(self) -> bool:
         """As Tasks'."""

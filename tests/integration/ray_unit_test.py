@@ -1584,6 +1584,25 @@ def the_nodes_are_counted_again_now_and_then() -> None:
         require(job.workers.num_workers == 10 and job.count_at > 0, "no node for a moment", job.workers.num_workers)
 
 
+def workers_are_those_that_are_at_work() -> None:
+    request = read_request("download", ["out", "--metadata", "m"], "/")
+    tasks = item_workers.Tasks(FakeRay(), request, 4)
+    ray = FakeRay()
+    ray.placed = {1}
+    encoders = item_workers.Encoders(ray, asked("process", 3))
+    gauged: list[int] = []
+    for workers, verb, batches, want in ((tasks, "download", 0, 0), (tasks, "download", 3, 3), (tasks, "download", 2, 4), (encoders, "process", 0, 1)):  # A fifth task waits.
+        for number in range(batches):
+            workers.submit([number], False)
+        job = item_job.ItemJob.__new__(item_job.ItemJob)
+        job.request, job.workers, job.restarts, job.has_told_of_room, job.count_at = dataclasses.replace(request, verb=verb), workers, 0, True, float("inf")
+        job.measures = types.SimpleNamespace(open_items=types.SimpleNamespace(set=lambda value: None), workers=types.SimpleNamespace(set=gauged.append))
+        job.progress = progress.Progress(verb, io.StringIO())
+        job.progress.last_line = -100.0
+        job.look({"items": 9}, items.ItemBook([0], 1, 0))
+        require(gauged[-1] == want and f" {want} workers" in job.progress.stream.getvalue(), "workers", verb, batches, gauged, job.progress.stream.getvalue())
+
+
 def nodes_that_are_being_drained_have_no_room() -> None:
     ray = ray_with_nodes(2, 4)
     free = {f"{number:08}": {"CPU": 1.0} for number in range(2)}
@@ -1983,6 +2002,7 @@ if __name__ == "__main__":
             a_finished_job_whose_summary_cannot_be_written_has_failed,
             tasks_follow_the_nodes_that_there_are,
             the_nodes_are_counted_again_now_and_then,
+            workers_are_those_that_are_at_work,
             nodes_that_are_being_drained_have_no_room,
             a_stopped_task_is_cancelled_and_waited_for,
             a_task_that_waits_for_room_says_so_once,

@@ -19,7 +19,7 @@ USAGE = """usage: darkroom-ray VERB [flags]
   tune        recipe -> the best one that a small search finds, its trials wherever they have room
   sample      prompts -> pictures, as one task
   serve       model -> pictures over HTTP, by replicas of Ray Serve that come and go with the work
-  pipeline    recipe.toml -> all of these, one after the other
+  pipeline    recipe.toml -> stages of download, process, train, online, tune and sample, one after the other
 
 `darkroom-ray VERB --help` lists the flags of the cluster and of the verb (docs/cluster.md)."""
 

@@ -183,11 +183,49 @@ def names_of_the_reference_scripts_stand_for_what_the_program_takes() -> None:
             require(ours in taken or ours in flags.flags_of(verb), f"{verb} takes no", ours, "for", name)
 
 
-def every_flag_of_the_cluster_is_in_the_help() -> None:
-    for verb in flags.VERBS:
+def named_in(text: str) -> set[str]:
+    return set(re.findall(r"(?<![\w-])--[a-z][a-z0-9-]*[a-z0-9]", text))
+
+
+def flags_of_the_cluster_are_those_of_the_page() -> None:
+    page = (ROOT / "docs" / "cluster.md").read_text(encoding="utf-8")
+    ours = {flag.name for flag in flags.CLUSTER_FLAGS}
+    require(ours <= named_in(page), "the page lacks", ours - named_in(page))
+    # First columns of its tables of flags; in the text there are flags of the program, too.
+    told = {name for row in re.findall(r"^\| (`--.*?) \| ", page, re.MULTILINE) for name in named_in(row)}
+    require(len(told) > 30 and told <= ours, "the page has flags that are none", told - ours)
+    in_help = {verb: named_in(flags.help_text(verb)) for verb in flags.PLACED}
+    require(told <= set().union(*in_help.values()), "no help has", told)
+    for verb in ("serve", "tune"):
+        own = {flag.name for flag in flags.CLUSTER_FLAGS if flag.verbs == (verb,)}
+        section = page.partition(f"\n## {verb}:")[2].partition("\n## ")[0] + page.partition("\n## Placement")[2].partition("\n## ")[0]
+        require(own and own <= named_in(section) and own <= in_help[verb], "the section lacks", verb, own - named_in(section))
+    reference = page.partition("**Names of the reference scripts** are taken:")[2].partition("What is done otherwise here")[0]
+    for name in named_in(reference):
+        verbs_of_it = [verb for verb in flags.PLACED if name in in_help[verb]]
+        require(bool(verbs_of_it), "no help has the reference's", name)
+        for verb in verbs_of_it:
+            value = {"--encoder-accelerator-type": "A10G", "--trainer-accelerator-type": "A10G"}.get(name, "1")
+            request = read_request(verb, ["--input-uri", "in"][: 2 * (name == "--output-path")] + [name, value], "/")
+            require(name not in request.arguments, "it goes through to the program", verb, name, request.arguments)
+
+
+def the_help_says_what_is_so() -> None:
+    for verb, words in flags.POSITIONALS.items():
         text = flags.help_text(verb)
-        for name in [*flags.flags_of(verb), *flags.RENAMED[verb]]:
-            require(name in text, "the help lacks a flag", verb, name)
+        for name in words:
+            require(name in named_in(text), "the help lacks", verb, name)
+            taken = [other for other, place in words.items() if place == 0]
+            require("a place" in read_request(verb, ([taken[0], "x"] if words[name] else []) + [name, "a place"], "/").arguments, "it is taken", verb, name)
+    usual = {"--accelerator-type": Placement(num_gpus=1.0, accelerator_type="A10G"), "--encoder-accelerator-type": Placement(num_gpus=1.0, accelerator_type="A10G")}
+    for name, count in (("--accelerator-type", "--num-gpus-per-task"), ("--encoder-accelerator-type", "--num-gpus-per-encoder")):
+        request = read_request("online", ["r.toml", name, "A10G"], "/")
+        require((request.encoders if "encoder" in name else request).placement == usual[name], "GPUs", name, request)
+        require("1 where an accelerator type is named" in flags.flags_of("online")[count].help, "its help", count)
+    require("slices" in flags.flags_of("online")["--num-transformers"].help and "slices" not in flags.flags_of("process")["--num-transformers"].help, "of online another thing")
+    line = next(line for line in command.USAGE.splitlines() if line.startswith("  pipeline"))
+    for verb in flags.PLACED:
+        require((verb in line) == (verb in flags.VERBS), "what a pipeline runs", verb, line)
 
 
 def sizes_are_read_as_the_program_reads_them() -> None:
@@ -1934,7 +1972,8 @@ if __name__ == "__main__":
             flags_of_the_cluster_are_no_settings_of_a_file,
             a_file_of_settings_says_where_the_summary_goes,
             names_of_the_reference_scripts_stand_for_what_the_program_takes,
-            every_flag_of_the_cluster_is_in_the_help,
+            flags_of_the_cluster_are_those_of_the_page,
+            the_help_says_what_is_so,
             sizes_are_read_as_the_program_reads_them,
             wrong_requests_are_refused_with_advice,
             wrong_nodes_are_refused_with_advice,

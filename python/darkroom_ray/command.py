@@ -37,19 +37,30 @@ def run_verb(request: Request) -> int:
     check_summary_place(request.summary_path)
     if request.verb == "serve":
         check_service(request, given)
-    with connected(request):
-        stop = StopWatch()  # Behind Ray, which has handlers of its own.
-        try:
-            code, summary = run_checked(request, given, stop)
-        except (JobFailed, Stopped) as failure:
-            code, summary = failure.code, summary_of_end(request, failure)
-            say(summary["error"])
+
+    def written(code: int, summary: dict) -> int:
         try:
             write_summary(request.summary_path, summary, code)
         except JobFailed as failure:
             say(str(failure))
             return failure.code
         return code
+
+    def told(failure: JobFailed | Stopped) -> int:
+        summary = summary_of_end(request, failure)
+        say(summary["error"])
+        return written(failure.code, summary)
+
+    try:
+        with connected(request):
+            stop = StopWatch()  # Behind Ray, which has handlers of its own.
+            try:
+                code, summary = run_checked(request, given, stop)
+            except (JobFailed, Stopped) as failure:
+                return told(failure)
+            return written(code, summary)
+    except JobFailed as failure:  # Ray did not start.
+        return told(failure)
 
 
 def help_of(verb: str, words: list[str]) -> int:

@@ -272,4 +272,8 @@ def run_pipeline(words: list[str]) -> int:
         except Refused as refusal:
             pipeline.report_no_cluster(refusal)
             raise
+        except JobFailed as failure:
+            say(str(failure))
+            pipeline.report_no_cluster(failure)
+            return failure.code
         return pipeline.run(StopWatch())  # Behind Ray, which has handlers of its own.

@@ -262,6 +262,9 @@ def a_cluster_that_is_refused_is_reported() -> None:
             require(refusal_of(pipeline.run_pipeline, [str(folder / "r.toml")]) == "nobody listens there", "the refusal")
         report = json.loads((folder / "report.json").read_text())
         require(report["error"] == "nobody listens there" and report["stages"] == [], "the report", report)
+        with unittest.mock.patch.object(pipeline, "connected", side_effect=JobFailed("Ray did not start")), contextlib.redirect_stderr(io.StringIO()) as said:
+            require(pipeline.run_pipeline([str(folder / "r.toml")]) == 1 and "Ray did not start" in said.getvalue(), "a Ray that does not start", said.getvalue())
+        require(json.loads((folder / "report.json").read_text())["error"] == "Ray did not start", "its report")
         with unittest.mock.patch.object(pipeline, "connected", lambda request: contextlib.nullcontext()), unittest.mock.patch.object(pipeline, "StopWatch", lambda: None), unittest.mock.patch.object(verbs, "check_room_for", side_effect=JobFailed("the cluster was lost")):
             require(pipeline.run_pipeline([str(folder / "r.toml")]) == 1, "exit code")
         require(json.loads((folder / "report.json").read_text())["error"] == "the cluster was lost", "a lost one")

@@ -721,6 +721,23 @@ def a_stop_while_ray_starts_leaves_nothing() -> None:
             require(ended == ["ray"] and os.listdir(folder) == [] and name in said.getvalue(), "what is left of Ray, and what is said", ended, os.listdir(folder), said.getvalue())
 
 
+def a_ray_that_does_not_start_is_a_failed_job() -> None:
+    """Nothing is wrong with flags or configuration: on a machine that is less busy the same command goes on."""
+    tries: list[str] = []
+
+    def init(**unused) -> None:
+        tries.append("init")
+        raise ValueError("the node's helpers did not start")
+
+    ray = types.SimpleNamespace(init=init, shutdown=lambda: None)
+    with temporary_folder() as folder, temporary_folder() as out, unittest.mock.patch.dict(os.environ, {"RAY_TMPDIR": str(folder)}), unittest.mock.patch.object(cluster, "import_ray", lambda: ray), \
+            unittest.mock.patch.object(command, "read_arguments", lambda request: {}), unittest.mock.patch.object(cluster, "SHORT_FOLDER_BYTES", 200), contextlib.redirect_stderr(io.StringIO()) as said:
+        os.environ.pop("RAY_ADDRESS", None)
+        require(command.main(["sample", "--json-summary", str(out / "s.json")]) == 1 and len(tries) == cluster.START_TRIES, "exit code", tries)
+        require("Ray did not start" in said.getvalue() and "helpers did not start" in said.getvalue(), "the sentence", said.getvalue())
+        require("Ray did not start" in json.loads((out / "s.json").read_text())["error"], "the summary")
+
+
 def other_versions_than_those_of_the_command_are_refused() -> None:
     for package in probe.DRIVER_PACKAGES:
         problems = preflight.check_probes(CLUSTER, of_command={**VERSIONS, package: "0.1.0"})
@@ -1999,6 +2016,7 @@ if __name__ == "__main__":
             an_address_at_which_nobody_listens_is_refused_at_once,
             a_cluster_that_does_not_let_the_command_in_refuses_it,
             a_stop_while_ray_starts_leaves_nothing,
+            a_ray_that_does_not_start_is_a_failed_job,
             other_versions_than_those_of_the_command_are_refused,
             places_on_stores_are_found,
             what_lies_in_a_folder_on_a_store_has_its_settings,

@@ -72,7 +72,7 @@ def check_answer(address: str) -> None:
 
 @contextlib.contextmanager
 def connected(request: Request) -> Iterator[None]:
-    """Errors: Refused where there is no cluster at the address."""
+    """Errors: Refused where there is no cluster at the address; JobFailed where a Ray of its own does not start."""
     ray = import_ray()
     if not has_cluster(request):
         with own_ray(ray):
@@ -91,7 +91,7 @@ def connected(request: Request) -> Iterator[None]:
 
 @contextlib.contextmanager
 def own_ray(ray) -> Iterator[None]:
-    """A Ray of this machine in a folder of its own. It ends with this process, however that ends."""
+    """A Ray of this machine in a folder of its own. It ends with this process, however that ends. Errors: Refused, JobFailed."""
     # Without one Ray writes a token into the home folder, which may not be there.
     if not {"RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH"} & set(os.environ):
         os.environ["RAY_AUTH_TOKEN"] = secrets.token_hex(32)
@@ -110,7 +110,9 @@ def own_ray(ray) -> Iterator[None]:
                 if not isinstance(error, Exception):
                     raise
                 if not tries_left:
-                    raise Refused(f"Ray did not start on this machine in {START_TRIES} tries; is it very busy? The last reason: {error}") from None
+                    from darkroom_ray.item_job import JobFailed
+
+                    raise JobFailed(f"Ray did not start on this machine in {START_TRIES} tries; is it very busy? The last reason: {error}") from None
                 continue
             try:
                 yield

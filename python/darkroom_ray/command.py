@@ -19,7 +19,7 @@ USAGE = """usage: darkroom-ray VERB [flags]
   tune        recipe -> the best one that a small search finds, its trials wherever they have room
   sample      prompts -> pictures, as one task
   serve       model -> pictures over HTTP, by replicas of Ray Serve that come and go with the work
-  pipeline    recipe.toml -> all of these, one after the other
+  pipeline    recipe.toml -> stages of download, process, train, online, tune and sample, one after the other
 
 `darkroom-ray VERB --help` lists the flags of the cluster and of the verb (docs/cluster.md)."""
 
@@ -37,19 +37,30 @@ def run_verb(request: Request) -> int:
     check_summary_place(request.summary_path)
     if request.verb == "serve":
         check_service(request, given)
-    with connected(request):
-        stop = StopWatch()  # Behind Ray, which has handlers of its own.
-        try:
-            code, summary = run_checked(request, given, stop)
-        except (JobFailed, Stopped) as failure:
-            code, summary = failure.code, summary_of_end(request, failure)
-            say(summary["error"])
+
+    def written(code: int, summary: dict) -> int:
         try:
             write_summary(request.summary_path, summary, code)
         except JobFailed as failure:
             say(str(failure))
             return failure.code
         return code
+
+    def told(failure: JobFailed | Stopped) -> int:
+        summary = summary_of_end(request, failure)
+        say(summary["error"])
+        return written(failure.code, summary)
+
+    try:
+        with connected(request):
+            stop = StopWatch()  # Behind Ray, which has handlers of its own.
+            try:
+                code, summary = run_checked(request, given, stop)
+            except (JobFailed, Stopped) as failure:
+                return told(failure)
+            return written(code, summary)
+    except JobFailed as failure:  # Ray did not start.
+        return told(failure)
 
 
 def help_of(verb: str, words: list[str]) -> int:

@@ -91,6 +91,13 @@ def accelerator(name: str, text: str) -> str:
     return getattr(accelerators, text, text)
 
 
+def switch(name: str, text: str) -> bool:
+    """As the program reads one."""
+    if text not in ("", "true", "false"):
+        raise Refused(f"{name} is a switch and takes no value, got: {text}")
+    return text != "false"
+
+
 def service_name(name: str, text: str) -> str:
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_-]*", text):
         raise Refused(f"{name} must be letters, digits, - and _, got: {text}")
@@ -116,7 +123,7 @@ CLUSTER_FLAGS = (
     ClusterFlag("--address", "HOST:PORT", "of the Ray cluster; auto: one that runs on this machine (RAY_ADDRESS; else a Ray of its own that ends with the command)"),
     ClusterFlag("--cluster-config", "FILE.yaml", "of `ray up` (on its head ~/ray_bootstrap_config.yaml), or a manifest of KubeRay (RayCluster, RayJob): nodes that it may bring count as if they were there (those of the autoscaler that runs on the cluster's head)"),
     ClusterFlag("--num-cpus-per-task", "X", "CPUs that Ray reserves for a task, an encoder, a rank or a trial (1)", read=amount),
-    ClusterFlag("--num-gpus-per-task", "X", "GPUs of the same (0)", read=amount),
+    ClusterFlag("--num-gpus-per-task", "X", "GPUs of the same (0; 1 where an accelerator type is named)", read=amount),
     ClusterFlag("--memory-per-task", "BYTES", "memory of the same (nothing reserved)", read=byte_count),
     ClusterFlag("--resources", "NAME=X,...", "custom resources of the same", read=custom_resources),
     ClusterFlag("--label", "NAME=VALUE,...", "labels that a node must have", read=pairs),
@@ -128,13 +135,14 @@ CLUSTER_FLAGS = (
     ClusterFlag("--num-tasks", "N", "tasks at a time (as many as the cluster has room for)", ("download",), lambda n, t: whole_number(n, t, 1)),
     ClusterFlag("--items-per-task", "N", "items a task is given (by their number)", JOBS, lambda n, t: whole_number(n, t, 1)),
     ClusterFlag("--num-encoders", "N", "encoder actors: each loads the models once (1)", ("process", "online"), lambda n, t: whole_number(n, t, 1)),
-    ClusterFlag("--num-transformers", "N", "workers that decode, transform and tokenise, of all encoders together", ("process", "online"), lambda n, t: whole_number(n, t, 1)),
-    ClusterFlag("--num-cpus-per-transformer", "X", "CPUs reserved for each of them", ("process", "online"), amount),
+    ClusterFlag("--num-transformers", "N", "workers that decode, transform and tokenise, of all encoders together", ("process",), lambda n, t: whole_number(n, t, 1)),
+    ClusterFlag("--num-transformers", "N", "slices that all encoders together work on at a time", ("online",), lambda n, t: whole_number(n, t, 1)),
+    ClusterFlag("--num-cpus-per-transformer", "X", "CPUs reserved for each of them (1)", ("process", "online"), amount),
     ClusterFlag("--transformer-resources", "NAME=X,...", "custom resources of an actor of transformers; with one of these three they are apart from the encoders, on nodes of their own", ("process",), custom_resources),
     ClusterFlag("--transformer-label", "NAME=VALUE,...", "labels that their nodes must have", ("process",), pairs),
     ClusterFlag("--transformers-per-actor", "N", "transformers of one actor (4, or all)", ("process",), lambda n, t: whole_number(n, t, 1)),
     ClusterFlag("--num-cpus-per-encoder", "X", "CPUs that Ray reserves for an encoder (1)", ("online",), amount),
-    ClusterFlag("--num-gpus-per-encoder", "X", "GPUs of the same (0)", ("online",), amount),
+    ClusterFlag("--num-gpus-per-encoder", "X", "GPUs of the same (0; 1 where an accelerator type is named)", ("online",), amount),
     ClusterFlag("--encoder-accelerator-type", "NAME", "of the encoders' nodes, as --accelerator-type", ("online",), accelerator),
     ClusterFlag("--encoder-resources", "NAME=X,...", "custom resources of an encoder", ("online",), custom_resources),
     ClusterFlag("--encoder-label", "NAME=VALUE,...", "labels that an encoder's node must have", ("online",), pairs),
@@ -295,7 +303,7 @@ class ArgumentReader:
             if name in ACCEPTED_WITHOUT_EFFECT:
                 continue
             if name in UNHEARD:
-                self.cluster[name] = value != "false"
+                self.cluster[name] = switch(name, value)
                 continue
             self.take(RENAMED[self.verb].get(name, name), value if equals else None)
         for place in sorted(self.placed):
@@ -311,7 +319,7 @@ class ArgumentReader:
     def take(self, name: str, value: str | None) -> None:
         flags = flags_of(self.verb)
         if name in flags and not flags[name].shown:
-            self.cluster[name] = True
+            self.cluster[name] = switch(name, value or "")
         elif name in flags:
             self.cluster[name] = flags[name].read(name, self.value_of(name, value))
         elif name in POSITIONALS[self.verb]:
@@ -394,7 +402,7 @@ def service_of(cluster: dict[str, object]) -> Service:
         max_replicas=most,
         target_cost=float(cluster.get("--target-cost", 0.0)),
         name=str(cluster.get("--name", USUAL_SERVICE)),
-        is_replacing="--replace" in cluster,
+        is_replacing=bool(cluster.get("--replace", False)),
     )
 
 
@@ -473,7 +481,8 @@ def help_text(verb: str) -> str:
     """The flags of the cluster; the verb's own come from the program."""
     lines = [f"usage: darkroom-ray {verb} [flags of the cluster] [positionals and flags of `darkroom {'train' if verb == 'online' else verb}`]", "", "Of the cluster:"]
     lines += [f"  {flag.name} {flag.shown}".rstrip() + f"\n      {flag.help}" for flag in flags_of(verb).values()]
-    renamed = sorted({**RENAMED[verb], **(RECIPE_FIELDS if verb in RUNS else {})}.items())
+    places = {name: f"the {'first' if place == 0 else 'second'} positional" for name, place in POSITIONALS[verb].items()}
+    renamed = sorted({**RENAMED[verb], **(RECIPE_FIELDS if verb in RUNS else {}), **places}.items())
     if renamed:
         lines += ["", "Names of the reference scripts:", *(f"  {name}: {ours}" for name, ours in renamed)]
     return "\n".join(lines)

@@ -10,17 +10,17 @@ from darkroom_ray.item_workers import Encoders, Tasks
 from darkroom_ray.items import ROW_FAILED, FirstErrors, ItemBook, ItemFailed, pause_after
 from darkroom_ray.measured import JobMeasures
 from darkroom_ray.nodes import nodes_of
-from darkroom_ray.preflight import Node, room_in
+from darkroom_ray.preflight import Node, described, room_in
 from darkroom_ray.prices import COST_LINE
 from darkroom_ray.program import EXIT_USAGE, ProgramFailed
 from darkroom_ray.progress import Progress, items_text
 from darkroom_ray.request import Placement, Request
+from darkroom_ray.room_wait import ROOM_SECONDS, RoomWait
 from darkroom_ray.run_notes import TIMED, WARNING
 from darkroom_ray.stopping import ENDING, Stopped, StopWatch, wait_for_ends
 
 LOOK_SECONDS = 0.5
 COUNT_SECONDS = 10.0  # Between two counts of the nodes, which come and go.
-ROOM_SECONDS = 30.0  # After which it is told that encoders have found no room.
 # Until an item that somebody else has claimed is asked for again. A claim of a dead process of the same machine holds nobody up.
 BUSY_PAUSE_SECONDS = 5.0
 BATCHES_PER_WORKER = 8  # So that the last ones end together.
@@ -104,8 +104,10 @@ class ItemJob:
         return done
 
     def check(self) -> None:
-        """Errors: Stopped; JobFailed: its transformers cannot be had."""
+        """Says what becomes of its transformers, too. Errors: Stopped; JobFailed: its transformers cannot be had."""
         self.stop.check()
+        while self.keeper is not None and self.keeper.lines:
+            self.progress.say(f"{self.request.verb}: {self.keeper.lines.popleft()}")
         if self.keeper is not None and self.keeper.failure:
             code, text = self.keeper.failure
             raise JobFailed(f"{text}\nwhat was committed is safe: put it right and run the same command again to go on", code)
@@ -116,8 +118,9 @@ class ItemJob:
         while True:
             reference = start()
             self.asked = [reference]
+            room = RoomWait(self.progress.say, f"{self.request.verb}: the task that plans or ends the job", self.request.placement)
             while not self.wait(self.asked):
-                pass
+                room.look(self.workers.has_no_place)
             self.asked = []
             try:
                 return self.ray.get(reference)
@@ -234,12 +237,13 @@ class ItemJob:
         waiting = 0 if self.has_told_of_room or time.monotonic() - self.start < ROOM_SECONDS else self.workers.num_waiting()
         if waiting:
             self.has_told_of_room = True
-            self.progress.say(f"{self.request.verb}: {waiting} of {self.workers.num_workers} encoders have no room on the cluster now, and wait for it")
+            self.progress.say(f"{self.request.verb}: {waiting} of {self.workers.num_workers} encoders have no room on the cluster now, and wait for it: {described(self.request.placement)} each")
 
     def look(self, plan: dict, book: ItemBook) -> None:
         self.measures.open_items.set(book.num_items - book.num_done)
-        self.measures.workers.set(self.workers.num_workers)
-        text = items_text(self.request.verb, plan, book, self.workers.num_workers, self.restarts, self.progress.seconds())
+        at_work = self.workers.num_at_work()
+        self.measures.workers.set(at_work)
+        text = items_text(self.request.verb, plan, book, at_work, self.restarts, self.progress.seconds())
         self.progress.show(text)
         self.tell_of_room()
         if self.request.verb != "process" and time.monotonic() >= self.count_at:  # Ray places encoders that wait by itself.

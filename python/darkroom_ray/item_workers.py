@@ -8,14 +8,24 @@ from darkroom_ray.item_child import ItemChild
 from darkroom_ray.own_folder import own_folder
 from darkroom_ray.program import run_to_summary, until_cancelled
 from darkroom_ray.request import Request
+from darkroom_ray.room_wait import PlaceNote
 
 TASKS_PER_WAITING = 4  # A cluster that is larger by a quarter each time is soon large enough.
 CALLS_OF_AN_ACTOR = 2  # While the program works on one batch the next is at hand.
 
 
-def plan_items(request: Request) -> tuple[dict, list[str], float]:
-    """A task: pins the job and says which items are open. Plan, what ItemChild.finish() tells, seconds of its program."""
-    return until_cancelled(lambda: ItemChild(request), lambda child: (child.plan(), child.finish(), child.seconds()), ItemChild.stop)
+def plan_items(request: Request, note=None) -> tuple[dict, list[str], float]:
+    """A task: pins the job and says which items are open. Plan, what ItemChild.finish() tells, seconds of its program. `note`: as run_to_summary's."""
+
+    def start() -> ItemChild:
+        if note is not None:
+            note.take()
+        return ItemChild(request)
+
+    found = until_cancelled(start, lambda child: (child.plan(), child.finish(), child.seconds()), ItemChild.stop)
+    if note is not None:
+        note.leave()
+    return found
 
 
 def do_items(request: Request, items: list[int]) -> tuple[list[dict], list[str], float]:
@@ -87,9 +97,15 @@ class Tasks:
         self.num_workers = num_tasks
         self.is_fixed = bool(request.num_workers)
         self._at_work = 0
+        self._note = PlaceNote()  # Of the task that plans, or that closes the job.
 
     def plan(self):
-        return self._plan.remote(self._request)
+        self._note = PlaceNote()
+        return self._plan.remote(self._request, self._note)
+
+    def has_no_place(self) -> bool:
+        """Of the call that plans or closes, while it is not done."""
+        return self._note.is_waiting()
 
     def renew(self) -> None:
         """The next plan has a worker of its own."""
@@ -99,6 +115,10 @@ class Tasks:
 
     def num_waiting(self) -> int:
         return 0
+
+    def num_at_work(self) -> int:
+        """Of those under way some wait for nodes."""
+        return min(self._at_work, self.num_workers)
 
     def submit(self, batch: list[int], goes_alone: bool) -> tuple[object, object]:
         """(reference, worker)"""
@@ -135,7 +155,8 @@ class Tasks:
     def close(self):
         """A task that runs the verb for the whole job once all its items are there, and makes those that are gone meanwhile. What concerns all items
         (--dedup content, --visualize, the error budget) is done by it."""
-        return self._close.remote(self._request)
+        self._note = PlaceNote()
+        return self._close.remote(self._request, self._note)
 
 
 class Encoders:
@@ -153,6 +174,7 @@ class Encoders:
         self._waiting: dict = {}  # Actors that are not placed yet: the reference that is done when they are.
         self._planner = None
         self._closing = None  # The call of the task that closes the job.
+        self._note = PlaceNote()  # Of that task.
         for _ in range(request.num_workers):
             self._add()
 
@@ -179,6 +201,13 @@ class Encoders:
 
     def num_waiting(self) -> int:
         return self.num_workers - len(self._placed())
+
+    def num_at_work(self) -> int:
+        return self.num_workers - self.num_waiting()
+
+    def has_no_place(self) -> bool:
+        """As Tasks'."""
+        return self._closing is not None and self._note.is_waiting()
 
     def plan(self):
         self._planner = (self._placed() or list(self._calls))[0]
@@ -254,5 +283,6 @@ class Encoders:
 
     def close(self):
         """As Tasks'."""
-        self._closing = self._close.remote(self._request)
+        self._note = PlaceNote()
+        self._closing = self._close.remote(self._request, self._note)
         return self._closing

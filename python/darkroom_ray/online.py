@@ -2,6 +2,7 @@
 is started again somewhere; where the encoders are at a time stands in a book, which every rank copies into a file for its program. Of process
 the same with `darkroom transformer`, where its transformers are on other nodes than its encoders."""
 
+import collections
 import contextlib
 import dataclasses
 import os
@@ -19,11 +20,12 @@ from darkroom_ray.item_job import cause_of, first_line
 from darkroom_ray.items import pause_after
 from darkroom_ray.measured import restart_counter
 from darkroom_ray.nodes import nodes_of, with_coming
-from darkroom_ray.preflight import Node, check_both, places_beside
+from darkroom_ray.preflight import Node, check_both, described, places_beside
 from darkroom_ray.probe import refuse
 from darkroom_ray.program import is_set, start_child, stop_program
 from darkroom_ray.program_log import ProgramLog, log_folder
 from darkroom_ray.request import Placement, Request
+from darkroom_ray.run_notes import MOST_LINES
 from darkroom_ray.shares import memory_here
 from darkroom_ray.stopping import StopWatch, wait_for_ends
 from darkroom_ray.training import train
@@ -241,6 +243,7 @@ class EncoderKeeper:
         self.losses = 0
         self._restarts = restarts
         self.failure: tuple[int, str] | None = None  # What ends the run.
+        self.lines: collections.deque[str] = collections.deque(maxlen=MOST_LINES)  # Without notes: what happens, until the driver says it.
         self._is_over = threading.Event()
         self._notes = None
         self._looked_at = time.monotonic()  # When a look at all encoders last went well.
@@ -250,7 +253,7 @@ class EncoderKeeper:
 
     def begin(self, notes=None) -> None:
         """`notes` of ranks hear what happens, how many encoders still want a place, and why the run ends; without them the driver looks at
-        `failure`."""
+        `failure` and `lines`."""
         self._notes = notes
         self._looked_at = time.monotonic()
         self.note_waiting()
@@ -277,6 +280,8 @@ class EncoderKeeper:
     def say(self, text: str) -> None:
         if self._notes is not None:
             self._notes.say.remote(text)
+        else:
+            self.lines.append(text)
 
     def note_waiting(self) -> None:
         """The ranks leave these encoders their room. Said again and again: notes that were lost begin anew."""
@@ -333,7 +338,7 @@ class EncoderKeeper:
         """Once for each actor."""
         if not seat.is_waiting_told and time.monotonic() - seat.filled_at >= WAIT_SECONDS and not seat.has_place():
             seat.is_waiting_told = True
-            self.say(f"{self.name_of(seat)} has no room on the cluster now, and waits for it")
+            self.say(f"{self.name_of(seat)} has no room on the cluster now, and waits for it: {described(served_by(self.request).placement)}")
 
     def fill_again(self, seat: Seat, lost) -> tuple[int, str] | None:
         self.losses += 1

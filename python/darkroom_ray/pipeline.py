@@ -10,7 +10,7 @@ import tomllib
 from typing import NoReturn
 
 from darkroom_ray.cluster import connected
-from darkroom_ray.flags import RUNS, VERBS, Refused, read_request, with_settings
+from darkroom_ray.flags import RUNS, UNHEARD, VERBS, Refused, read_request, switch, with_settings
 from darkroom_ray.item_job import JobFailed
 from darkroom_ray.places import inside
 from darkroom_ray.program import EXIT_USAGE, read_arguments
@@ -193,13 +193,18 @@ class Pipeline:
             return failure.code
         done: dict[str, dict] = {}
         for stage in self.recipe.stages:
-            code, facts = self.run_stage(stage, done, stop)
+            try:
+                code, facts = self.run_stage(stage, done, stop)
+            except JobFailed as failure:
+                say(str(failure))
+                return failure.code
             if code != 0:
                 return code
             done[stage.name] = facts
         return 0
 
     def run_stage(self, stage: Stage, done: dict[str, dict], stop: StopWatch) -> tuple[int, dict]:
+        """Exit code, and what later stages may ask of it. Errors: JobFailed: the report cannot be written any more."""
         from darkroom_ray.verbs import run_checked
 
         start = time.monotonic()
@@ -224,7 +229,10 @@ class Pipeline:
             code, record["error"] = EXIT_USAGE, str(refusal)
             say(f"{self.path}: stage {stage.name}: {refusal}")
         self.records.append(record | {"exit_code": code, "seconds": time.monotonic() - start, **summary})
-        write_report(self.report, self.path, self.records, self.start)
+        try:
+            write_report(self.report, self.path, self.records, self.start)
+        except Refused as refusal:
+            raise JobFailed(f"{refusal}; what the stages have done is kept: run the same command again to go on", code or 1) from None
         return code, facts_of(given, summary) if code == 0 else {}
 
 
@@ -234,15 +242,17 @@ def run_pipeline(words: list[str]) -> int:
         print(USAGE)
         return 0
     options = {"--address": "", "--report": ""}
-    is_quiet = "--quiet" in words
+    is_quiet = False
     paths = []
-    rest = [word for word in words if word != "--quiet"]
+    rest = list(words)
     while rest:
         word, equals, value = rest.pop(0).partition("=")
         if word in options:
             if not equals and not rest:
                 raise Refused(f"{word} needs a value")
             options[word] = value if equals else rest.pop(0)
+        elif word in UNHEARD:
+            is_quiet = switch(word, value)
         elif word.startswith("--"):
             raise Refused(f"pipeline has no flag {word}")
         else:
@@ -262,4 +272,8 @@ def run_pipeline(words: list[str]) -> int:
         except Refused as refusal:
             pipeline.report_no_cluster(refusal)
             raise
+        except JobFailed as failure:
+            say(str(failure))
+            pipeline.report_no_cluster(failure)
+            return failure.code
         return pipeline.run(StopWatch())  # Behind Ray, which has handlers of its own.

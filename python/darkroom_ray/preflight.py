@@ -15,7 +15,7 @@ from darkroom_ray.request import MARKET_LABEL, Placement, Request
 ACCELERATOR_PREFIX = "accelerator_type:"
 # Ray gives work that asks for no type to nodes with GPUs last, and offers these labels and resources by itself.
 OWN_RESOURCES = ("CPU", "GPU", "memory", "object_store_memory")
-ON_ONE_GPU = ("process", "encoder", "train", "online", "sample", "serve")  # Each worker of theirs.
+ON_ONE_GPU = ("process", "encoder", "train", "online", "tune", "sample", "serve")  # Each worker of theirs.
 # Of an s3:// address, those of ours that pyarrow's reader of addresses knows.
 SETTINGS_OF_RAY = ("region", "scheme", "endpoint_override")
 
@@ -263,6 +263,19 @@ def check_resources(nodes: list[Node], request: Request) -> list[str]:
         return ["the cluster has no node that is alive: start one (ray start --address ...)"]
     problems = [*check_types(nodes, request.placement), *check_labels(nodes, request.placement), *check_each(nodes, request)]
     return problems or list(check_together(nodes, request))
+
+
+def idle_gpus(nodes: list[Node], request: Request, given: dict[str, list[str]]) -> str:
+    """A warning: work that runs on a GPU where it has one asks for none, beside nodes with some; "": it does not."""
+    if request.verb not in ON_ONE_GPU or request.placement.num_gpus or given.get("--device", ["auto"])[0] == "cpu":
+        return ""
+    beside = [node for node in candidates(nodes, request.placement) if node.amount("GPU")]
+    if not beside:
+        return ""
+    device, kind, count = ("--device", "--accelerator-type", "--num-gpus-per-task") if request.verb != "encoder" else ("--encoder-device", "--encoder-accelerator-type", "--num-gpus-per-encoder")
+    types = sorted({name for node in beside for name in node.accelerator_types})
+    ask = f"{kind} {types[0]} (or {count} 1)" if types else f"{count} 1"
+    return f"{worker_name(request.verb)} runs on the CPU, and nodes that may take it have GPUs: ask for {ask}, or say {device} cpu"
 
 
 # -- what a probe found -----------------------------------------------------------------------------------------------

@@ -19,7 +19,7 @@ from darkroom_ray.item_job import cause_of, first_line
 from darkroom_ray.nodes import nodes_of, staying_nodes, with_coming
 from darkroom_ray.own_folder import own_folder
 from darkroom_ray.places import Places, places_of
-from darkroom_ray.preflight import Node, SeenPath, candidates, check_amounts, check_probes, check_resources, check_storage, listed
+from darkroom_ray.preflight import Node, SeenPath, candidates, check_amounts, check_probes, check_resources, check_storage, idle_gpus, listed
 from darkroom_ray.program import find_program, is_set, program_version, run_for
 from darkroom_ray.progress import say
 from darkroom_ray.request import Request, without_secrets
@@ -291,6 +291,13 @@ def check_room(ray, request: Request, given: dict[str, list[str]]) -> None:
     refuse(problems_of_room(request, given, nodes_of(ray)))
 
 
+def warn_of_idle_gpus(request: Request, given: dict[str, list[str]], nodes: list[Node]) -> None:
+    """A quiet command says warnings, too."""
+    warning = idle_gpus(with_coming(request, nodes), request, given)
+    if warning:
+        say(f"warning: {warning}")
+
+
 def check_cluster(ray, request: Request, given: dict[str, list[str]], until: ProbeTime) -> None:
     """As check_room(), and by what the nodes themselves say; without those that are about to go. Errors: Refused, Stopped."""
     here = versions_here(find_program(request.program))
@@ -307,7 +314,9 @@ def check_cluster(ray, request: Request, given: dict[str, list[str]], until: Pro
         found = probe_nodes(ray, request, chosen, places, until, problems_of) if chosen else []
         silent = {node.node_id for node in found if not node.answers}
         if silent <= {node.node_id for node in staying_nodes(ray)}:
-            return refuse(problems_of(found))
+            refuse(problems_of(found))
+            warn_of_idle_gpus(request, given, nodes)
+            return
         until = probe_time(until.check)  # Those that stay are asked anew, and have as long to answer.
 
 

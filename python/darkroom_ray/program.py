@@ -142,16 +142,20 @@ def until_cancelled(start: Callable, work: Callable, stop: Callable):
         return working.result()
 
 
-def run_to_summary(request: Request) -> tuple[int, dict, str]:
-    """A task: runs a verb to its end; where the task is cancelled, its program ends in order. Exit code, summary, last words. Errors:
-    ProgramFailed when it was killed; KeyboardInterrupt."""
+def run_to_summary(request: Request, note=None) -> tuple[int, dict, str]:
+    """A task: runs a verb to its end; where the task is cancelled, its program ends in order. Exit code, summary, last words. `note`: its
+    room_wait.PlaceNote. Errors: ProgramFailed when it was killed; KeyboardInterrupt."""
     with own_folder("dr-summary-") as folder:
         path = pathlib.Path(folder, "summary.json")
 
         def start() -> Child:
+            if note is not None:
+                note.take()
             return start_child(request, priced_here(request).command("--json-summary", str(path)))
 
         code, said = until_cancelled(start, lambda child: (child.wait(), child.last_words()), stop_program)
+        if note is not None:
+            note.leave()
         if was_killed(code):
             raise ProgramFailed(code, said, socket.gethostname())
         summary = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}

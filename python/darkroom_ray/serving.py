@@ -1,5 +1,6 @@
 """`darkroom-ray serve MODEL`: an application of Ray Serve whose replicas are `darkroom serve`, as many as the open work wants."""
 
+import contextlib
 import os
 import threading
 import time
@@ -23,6 +24,7 @@ OF_ONE_SERVER = {
     "--rate": "each server counts the requests of a key by itself, so that several together let more through",
     "--multi-model": "models that are loaded by requests are loaded in one server, and the next request may go to another",
 }
+BIND_FAILED = "Failed to bind to address"  # As Ray Serve's proxies say it.
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
 
 
@@ -89,8 +91,8 @@ def application(request: Request, given: dict[str, list[str]]):
 
 
 def build(arguments: dict):
-    """For a configuration of Ray Serve (`import_path: darkroom_ray.serving:build`): `args: {words: [MODEL, --max-replicas, "4", ...]}`, the words
-    of the command. Host and port are then those of the configuration. Errors: Refused."""
+    """For a configuration of Ray Serve (`import_path: darkroom_ray.serving:build`): `args: {words: [MODEL, --keys, /shared/keys.txt, --max-replicas, "4",
+    ...]}`, the words of the command. Host and port are then those of the configuration. Errors: Refused."""
     words = [str(word) for word in arguments["words"]]
     request = read_request("serve", words, os.getcwd(), os.environ.get("DARKROOM_PROGRAM", ""))
     given = read_arguments(request)
@@ -110,6 +112,35 @@ def check_proxies(request: Request) -> None:
     wanted = (request.service.host, request.service.port)
     if (found.host, found.port) != wanted:
         raise Refused(f"Ray Serve runs on this cluster already, at {found.host}:{found.port} and not at {wanted[0]}:{wanted[1]}: name that place with --host and --port, or end it with `serve shutdown`")
+
+
+def why_no_proxy(ray, service: Service, error: Exception) -> str:
+    """"": it says nothing of proxies."""
+    from darkroom_ray.item_job import cause_of, first_line
+
+    place, why = f"{service.host}:{service.port}", first_line(cause_of(error))
+    if BIND_FAILED in why:
+        return f"Ray's proxies cannot listen at {place}: the port is taken on a node, or may not be had there: name a free one with --port; Ray says: {why}"
+    if isinstance(error, (TimeoutError, ray.exceptions.RayActorError)):
+        return (f"Ray's proxies do not come to listen at {place}: {why}; on a busy machine start the nodes with RAY_SERVE_PROXY_READY_CHECK_TIMEOUT_S=60 in their "
+                "environment, and where something else has the port name a free one with --port")
+    return ""
+
+
+def start_proxies(ray, serve, service: Service) -> None:
+    """Errors: JobFailed, where they do not come to listen; RayError."""
+    from darkroom_ray.item_job import JobFailed
+
+    try:
+        serve.start(http_options={"host": service.host, "port": service.port})
+    except (TimeoutError, RuntimeError, ray.exceptions.RayError) as error:
+        why = why_no_proxy(ray, service, error)
+        if not why:
+            raise
+        with contextlib.suppress(Exception):  # Ray's classes differ by what is away. A Serve that stays would keep the port for the next command.
+            if not serve.status().applications:
+                serve.shutdown()
+        raise JobFailed(why) from None
 
 
 class Claim:
@@ -199,7 +230,7 @@ def serve_until_stopped(ray, request: Request, given: dict[str, list[str]], stop
     """On the cluster that is connected. Errors: Refused; JobFailed or Stopped, one of which ends it, once every reply is sent."""
     serve = import_serve()
     bound = application(request, given)
-    serve.start(http_options={"host": request.service.host, "port": request.service.port})
+    start_proxies(ray, serve, request.service)
     check_proxies(request)
     claim = claimed(ray, request.service.name)
     try:

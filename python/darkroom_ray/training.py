@@ -4,6 +4,7 @@ and checkpoints. Weights, losses and the data position are the program's (docs/r
 import dataclasses
 import os
 import re
+import sys
 import threading
 import time
 
@@ -17,6 +18,7 @@ from darkroom_ray.program_log import local_storage
 from darkroom_ray.progress import Progress
 from darkroom_ray.rank import run_rank
 from darkroom_ray.request import Request
+from darkroom_ray.room_wait import PlaceNote, RoomWait
 from darkroom_ray.run_notes import WARNING, RunNotes, told
 from darkroom_ray.stopping import ENDING, Stopped, StopWatch, wait_for_ends
 
@@ -233,8 +235,9 @@ def run_as_task(ray, request: Request, stop: StopWatch) -> tuple[int, dict]:
         request = dataclasses.replace(request, arguments=("--quiet", *request.arguments))
     failures = 0
     while True:
-        reference = task.remote(request)
-        wait_for_task(ray, reference, stop, progress)
+        note = PlaceNote()
+        reference = task.remote(request, note)
+        wait_for_task(ray, reference, stop, progress, RoomWait(progress.say, f"{request.verb}: the task", request.placement), note)
         try:
             code, summary, said = ray.get(reference)
             break
@@ -245,14 +248,15 @@ def run_as_task(ray, request: Request, stop: StopWatch) -> tuple[int, dict]:
                 raise JobFailed(lost) from None
             stop.pause(pause_after(failures))
     if said:
-        print(said, flush=True)
+        print(said, file=sys.stderr, flush=True)
     return code, summary
 
 
-def wait_for_task(ray, reference, stop: StopWatch, progress: Progress) -> None:
+def wait_for_task(ray, reference, stop: StopWatch, progress: Progress, room: RoomWait, note: PlaceNote) -> None:
     """Errors: Stopped, once its program has ended in order."""
     try:
         while not ray.wait([reference], timeout=LOOK_SECONDS)[0]:
+            room.look(note.is_waiting)
             stop.check()
     except Stopped:
         progress.say(f"{progress.verb}: {ENDING}")

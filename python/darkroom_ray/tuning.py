@@ -22,6 +22,7 @@ from darkroom_ray.program import EXIT_FAILED, start_child
 from darkroom_ray.progress import say
 from darkroom_ray.rank import EXIT_STOPPED, HELD_BY_ANOTHER
 from darkroom_ray.request import Request
+from darkroom_ray.room_wait import RoomWait
 from darkroom_ray.stopping import StopWatch
 from darkroom_ray.trial_desk import Launch, TrialDesk
 
@@ -70,6 +71,7 @@ class TrialRuns:
         self._request = request
         self._counter = restarts
         self._is_closed = False
+        self._has_told_of_room = False
         self._actor = ray.remote(TrialActor).options(**request.placement.options(), max_restarts=0, max_concurrency=CALLS_AT_ONCE)
         self._lock = threading.Lock()
         self._idle: list = []
@@ -119,17 +121,28 @@ class TrialRuns:
     def _begin_on(self, actor, words: list[str], launch: Launch):
         """As _begin(): this actor, or None."""
         is_at_work = False
+        room = RoomWait(lambda text: self._tell_of_room(text, launch), name_of(words), self._request.placement)
         try:
             started = actor.start.remote(words)
+            has_place = actor.__ray_ready__.remote()
             while not self._ray.wait([started], num_returns=1, timeout=LOOK_SECONDS)[0]:
                 if launch.is_ending:
                     return None
+                room.look(lambda: not self._ray.wait([has_place], num_returns=1, timeout=0)[0])
             launch.say(f"the trial is at work on {self._ray.get(started)}")
             is_at_work = True
             return actor
         finally:
             if not is_at_work:
                 self._ray.kill(actor)
+
+    def _tell_of_room(self, text: str, launch: Launch) -> None:
+        """In the log of each trial that waits; by the driver once."""
+        launch.say(text)
+        with self._lock:
+            is_first, self._has_told_of_room = not self._has_told_of_room, True
+        if is_first and not self._request.is_quiet:
+            say(text)
 
     def _follow(self, actor, launch: Launch) -> tuple[int, str]:
         """As _run_once(), of a trial that is at work."""
@@ -216,7 +229,8 @@ def why_lost(code: int, last_words: str, failures: int) -> str:
 
 
 def search_words(request: Request, workers: int, launcher: str, summary: str) -> list[str]:
-    return request.command("--launcher", launcher, "--workers", str(workers), "--json-summary", summary)
+    quiet = ["--quiet"] if request.is_quiet else []
+    return request.command("--launcher", launcher, "--workers", str(workers), "--json-summary", summary, *quiet)
 
 
 def workers_of(ray, request: Request) -> int:
@@ -244,7 +258,7 @@ def tune(ray, request: Request, stop: StopWatch) -> tuple[int, dict]:
     with own_folder("dr-") as folder, TrialDesk(folder, runs.run) as desk:
         path = pathlib.Path(folder, "summary.json")
         words = search_words(request, workers, desk.launcher(), str(path))
-        child = start_child(request, words, on_said=None if request.is_quiet else sys.stderr.write, has_own_group=True)
+        child = start_child(request, words, on_said=sys.stderr.write, has_own_group=True)
         code = wait_for_search(child, stop)
         runs.close()
         summary = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
@@ -252,8 +266,6 @@ def tune(ray, request: Request, stop: StopWatch) -> tuple[int, dict]:
         return SIGNAL_CODES + stop.number, summary
     if was_killed(code):
         raise JobFailed(f"the search was ended by a signal ({shell_code(code) - SIGNAL_CODES}); run the same command again to go on")
-    if code != 0 and request.is_quiet:
-        say(child.last_words())
     if summary.get("tune"):  # Of a refused search there is none.
         summary["tune"]["cluster"] = {"workers": workers, "restarts": runs.restarts}
     return code, summary

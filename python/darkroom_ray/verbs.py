@@ -5,6 +5,7 @@ import dataclasses
 from collections.abc import Callable, Iterator
 
 from darkroom_ray.cluster import import_ray
+from darkroom_ray.flags import RUNS
 from darkroom_ray.item_job import JobFailed, cause_of
 from darkroom_ray.prices import with_price
 from darkroom_ray.program import is_set
@@ -70,13 +71,20 @@ def why_ray_failed(ray, error: Exception) -> str:
     return f"a call on the cluster failed; run the same command again to go on: {type(cause).__name__}: {cause}"
 
 
+def planned(request: Request, given: dict[str, list[str]]) -> Request:
+    """The program that plans a run is alone, and is told of its ranks."""
+    if request.verb not in RUNS or not is_set(given, "--dry-run"):
+        return request
+    return dataclasses.replace(request, arguments=("--ranks", str(request.num_workers), *request.arguments))
+
+
 def work(ray, request: Request, given: dict[str, list[str]], stop) -> tuple[int, dict]:
     from darkroom_ray.item_job import ItemJob
     from darkroom_ray.online import start_transformers, train_online
     from darkroom_ray.training import run_as_task, train
 
     if request.verb == "sample" or is_set(given, "--dry-run") or is_set(given, "--clean"):
-        return run_as_task(ray, request, stop)
+        return run_as_task(ray, planned(request, given), stop)
     if request.verb == "serve":
         from darkroom_ray.serving import serve_until_stopped
 

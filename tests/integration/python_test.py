@@ -1,6 +1,8 @@
 #!/usr/bin/env python3
 """The Python package over the C++ code, as `make python` stages it: its results are the bytes of the program's verbs."""
 
+import ast
+import builtins
 import concurrent.futures
 import functools
 import gc
@@ -9,6 +11,7 @@ import json
 import os
 import pathlib
 import pickle
+import re
 import shutil
 import signal
 import subprocess
@@ -637,6 +640,16 @@ def importing_the_package_opens_nothing() -> None:
     raised(AttributeError, getattr, darkroom(), "paintbrush")
 
 
+def examples_of_the_page_import_what_they_name() -> None:
+    known = set(dir(builtins))
+    for block in re.findall(r"```python\n(.*?)```", (ROOT / "docs/python.md").read_text(encoding="utf-8"), re.DOTALL):
+        names = [node for node in ast.walk(ast.parse(block)) if isinstance(node, ast.Name)]
+        known |= {node.id for node in names if isinstance(node.ctx, ast.Store)}
+        known |= {(alias.asname or alias.name).partition(".")[0] for node in ast.walk(ast.parse(block)) if isinstance(node, (ast.Import, ast.ImportFrom)) for alias in node.names}
+        missing = {node.id for node in names} - known
+        require(not missing, "nothing gives", missing, "in", block)
+
+
 def stubs_are_those_of_the_extension() -> None:
     output = bench().path("_native.pyi")
     done = subprocess.run([sys.executable, "-m", "nanobind.stubgen", "-m", "darkroom._native", "-o", output], capture_output=True, text=True, check=False,
@@ -686,5 +699,6 @@ if __name__ == "__main__":
         another_pyarrow_or_torch_is_refused_with_a_sentence,
         without_the_extension_the_launcher_stays,
         importing_the_package_opens_nothing,
+        examples_of_the_page_import_what_they_name,
         stubs_are_those_of_the_extension,
     ])

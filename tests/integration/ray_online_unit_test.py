@@ -7,6 +7,7 @@ usage: ray_online_unit_test.py
 
 import contextlib
 import dataclasses
+import io
 import itertools
 import pathlib
 import re
@@ -18,7 +19,7 @@ import unittest.mock
 from cases import main, require, temporary_folder
 from ray_units import FAKE_METRICS, PATIENCE, FakeCounter, fake_modules, item_request
 
-from darkroom_ray import online, preflight, rank, run_notes, stopping, training  # noqa: E402
+from darkroom_ray import item_job, online, preflight, progress, rank, run_notes, stopping, training  # noqa: E402
 from darkroom_ray.flags import Refused, help_text, read_request  # noqa: E402
 from darkroom_ray.preflight import Node  # noqa: E402
 from darkroom_ray.request import Placement, Request  # noqa: E402
@@ -240,6 +241,31 @@ def lost_encoders_and_transformers_are_counted_among_the_restarts() -> None:
         keeper.end()
         keeper.fill_again(keeper._seats[0], "its node is gone")
     require(FakeCounter.made == {("darkroom_ray_restarts_total", "encoder"): 1, ("darkroom_ray_restarts_total", "transformer"): 1}, "Ray's metrics", FakeCounter.made)
+
+
+def a_job_says_what_becomes_of_its_transformers() -> None:
+    """On its own thread, which is the one that may write to the progress."""
+    process = read_request("process", ["a", "b", "--num-transformers", "2", "--transformers-per-actor", "1", "--transformer-resources", "x=1"], "/")
+    ray, book = FakeRay(), online.EncoderBook()
+    keeper = online.EncoderKeeper(ray, process, {}, Direct(book), "token")
+    with unittest.mock.patch.object(online, "pause_after", lambda failures: 0):
+        ray.actors[0].references["logs"].come("here")
+        ray.actors[0].references["address"].come("10.0.0.1:7000")
+        keeper.look_at_all()
+        ray.actors[0].references["wait"].come(ConnectionError("its node is gone"))
+        keeper._seats[1].filled_at -= online.WAIT_SECONDS
+        keeper.look_at_all()
+    for is_quiet in (False, True):
+        stream = io.StringIO()
+        job = item_job.ItemJob.__new__(item_job.ItemJob)
+        job.stop, job.request, job.keeper, job.progress = types.SimpleNamespace(check=lambda: None), process, keeper, progress.Progress("process", stream, is_quiet=is_quiet)
+        kept = list(keeper.lines)
+        job.check()
+        said = [line.partition(" ")[2] for line in stream.getvalue().splitlines()]
+        want = ["process: transformer 0 serves at 10.0.0.1:7000; its log: here", "process: transformer 0 was lost and is started again in 0 s (loss 1): its node is gone", "process: transformer 1 has no room on the cluster now, and waits for it: 1 CPUs, 1 x"]
+        require(said == ([] if is_quiet else want) and not keeper.lines, "what is said", said)
+        keeper.lines.extend(kept)
+    keeper.end()
 
 
 def encoders_end_their_programs_in_order() -> None:
@@ -484,6 +510,7 @@ if __name__ == "__main__":
             ranks_and_encoders_must_have_room_at_once,
             a_lost_encoder_is_crossed_out_and_replaced,
             lost_encoders_and_transformers_are_counted_among_the_restarts,
+            a_job_says_what_becomes_of_its_transformers,
             encoders_end_their_programs_in_order,
             a_stopped_encoder_waits_for_its_program,
             an_encoder_is_where_the_preflight_counted_it_until_it_is_lost,

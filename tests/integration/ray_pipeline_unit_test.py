@@ -2,6 +2,7 @@
 """Pipelines of darkroom-ray without Ray and without the program: recipes, stages that are refused, the report."""
 
 import contextlib
+import io
 import json
 import os
 import types
@@ -128,11 +129,16 @@ def a_stage_whose_words_are_refused_in_its_turn_is_reported() -> None:
 
 
 def flags_of_a_pipeline_take_their_values_in_either_way() -> None:
-    for words in (["--address=head:1", "--report=r.json"], ["--address", "head:1", "--report", "r.json"]):
+    for *words, is_quiet in (["--address=head:1", "--report=r.json", False], ["--address", "head:1", "--report", "r.json", "--quiet", True], ["--address=head:1", "--report=r.json", "--quiet=true", True], ["--quiet=false", "--address=head:1", "--report=r.json", False]):
         seen: list = []
         with temporary_folder() as folder, unittest.mock.patch.object(pipeline, "Pipeline", lambda *words: seen.append(words) or types.SimpleNamespace(check=lambda: (_ for _ in ()).throw(Refused("so far")))):
             (folder / "a=b.toml").write_text('[[stage]]\nname = "s"\nverb = "sample"\narguments = []\n')
-            require(refusal_of(pipeline.run_pipeline, [str(folder / "a=b.toml"), *words]) == "so far" and seen[0][2:4] == ("head:1", "r.json"), "flags", words, seen)
+            require(refusal_of(pipeline.run_pipeline, [str(folder / "a=b.toml"), *words]) == "so far" and seen[0][2:] == ("head:1", "r.json", is_quiet), "flags", words, seen)
+
+
+def what_is_no_flag_of_a_pipeline_is_refused() -> None:
+    for word, words in (("--quiet=maybe", "--quiet is a switch"), ("--quieter", "no flag --quieter"), ("--report", "needs a value")):
+        require(words in refusal_of(pipeline.run_pipeline, ["r.toml", word]), "the refusal", word)
 
 
 def what_the_cluster_lacks_for_a_later_stage_is_told_before_the_first() -> None:
@@ -175,6 +181,28 @@ def a_stage_keeps_its_exit_code_where_its_summary_cannot_be_written() -> None:
             got, stages = run_with(of_two_downloads(folder, words=f"--json-summary {folder}/there/s.json"), FirstDone(run_and_lose_the_folder))
             require(got == want == stages[1]["exit_code"] and "--json-summary" in stages[1]["error"], "exit code", code, got, stages)
             require(stages[1]["rows_in"] == 4, "the report has the summary", stages)
+
+
+def a_report_that_can_be_written_no_longer_is_a_failure() -> None:
+    """Stages have run: it is none of the command line's."""
+    for code, want in ((0, 1), (3, 3)):
+        with temporary_folder() as folder, contextlib.ExitStack() as beside:
+            (folder / "there").mkdir()
+            done: list[str] = []
+
+            def run_and_lose_the_folder(request, given, stop, place=folder / "there", code=code, done=done) -> tuple[int, dict]:
+                done.append(request.verb)
+                place.rmdir()
+                return code, {}
+
+            for place, name, fake in ((pipeline, "read_arguments", lambda request: {}), (verbs, "run_checked", run_and_lose_the_folder), (verbs, "check_room_for", lambda request, given: None)):
+                beside.enter_context(unittest.mock.patch.object(place, name, fake))
+            job = of_two_downloads(folder, report=f"{folder}/there/report.json")
+            job.check()
+            with contextlib.redirect_stderr(io.StringIO()) as said:
+                got = job.run(None)
+            require((got, done) == (want, ["download"]), "exit code, and no further stage", code, got, done)
+            require("report.json cannot be written" in said.getvalue() and "is kept" in said.getvalue() and "same command" in said.getvalue(), "the sentence", said.getvalue())
 
 
 class FirstDone:
@@ -234,6 +262,9 @@ def a_cluster_that_is_refused_is_reported() -> None:
             require(refusal_of(pipeline.run_pipeline, [str(folder / "r.toml")]) == "nobody listens there", "the refusal")
         report = json.loads((folder / "report.json").read_text())
         require(report["error"] == "nobody listens there" and report["stages"] == [], "the report", report)
+        with unittest.mock.patch.object(pipeline, "connected", side_effect=JobFailed("Ray did not start")), contextlib.redirect_stderr(io.StringIO()) as said:
+            require(pipeline.run_pipeline([str(folder / "r.toml")]) == 1 and "Ray did not start" in said.getvalue(), "a Ray that does not start", said.getvalue())
+        require(json.loads((folder / "report.json").read_text())["error"] == "Ray did not start", "its report")
         with unittest.mock.patch.object(pipeline, "connected", lambda request: contextlib.nullcontext()), unittest.mock.patch.object(pipeline, "StopWatch", lambda: None), unittest.mock.patch.object(verbs, "check_room_for", side_effect=JobFailed("the cluster was lost")):
             require(pipeline.run_pipeline([str(folder / "r.toml")]) == 1, "exit code")
         require(json.loads((folder / "report.json").read_text())["error"] == "the cluster was lost", "a lost one")
@@ -287,9 +318,11 @@ if __name__ == "__main__":
             a_stage_that_the_cluster_refuses_is_named_and_reported,
             a_stage_whose_words_are_refused_in_its_turn_is_reported,
             flags_of_a_pipeline_take_their_values_in_either_way,
+            what_is_no_flag_of_a_pipeline_is_refused,
             what_the_cluster_lacks_for_a_later_stage_is_told_before_the_first,
             a_lost_cluster_ends_a_pipeline_before_its_first_stage,
             a_stage_keeps_its_exit_code_where_its_summary_cannot_be_written,
+            a_report_that_can_be_written_no_longer_is_a_failure,
             a_quiet_pipeline_has_quiet_stages,
             a_stage_that_fails_writes_its_summary,
             a_refused_start_is_reported_with_its_reason,

@@ -564,7 +564,7 @@ def a_killed_task_is_run_again() -> None:
             self.losses, self.starts = losses, 0
 
         def remote(self, what):
-            return types.SimpleNamespace(options=lambda **unused: types.SimpleNamespace(remote=lambda asked: self.start()))
+            return types.SimpleNamespace(options=lambda **unused: types.SimpleNamespace(remote=lambda *asked: self.start()))
 
         def start(self) -> None:
             self.starts += 1

@@ -6,12 +6,14 @@ usage: ray_serve_unit_test.py
 
 import contextlib
 import dataclasses
+import re
 import sys
 import threading
 import types
+import unittest.mock
 
 from cases import main, require, temporary_folder
-from ray_units import PATIENCE, asked, fake_modules, item_request, node, refusal_of
+from ray_units import PATIENCE, ROOT, asked, fake_modules, item_request, node, refusal_of
 
 from darkroom_ray import item_job, places, preflight, program, serve_child, serve_scaling, serving, stopping  # noqa: E402
 from darkroom_ray.flags import Refused, read_request  # noqa: E402
@@ -72,6 +74,25 @@ def services_of_one_cluster_have_names() -> None:
     serving.check_name(replacing.service, {"darkroom": 1})
 
 
+class RayFault(Exception):
+    """Ray's error of anything."""
+
+
+class Lost(RayFault):
+    """Ray's error of a lost actor."""
+
+
+class TaskFault(RayFault, RuntimeError):
+    """Ray's error of a call that has raised a RuntimeError: of its class, too."""
+
+    def __init__(self, cause: RuntimeError) -> None:
+        super().__init__(f"ray::ProxyActor.ready() (pid=7)\n  File \"http_util.py\"\nRuntimeError: {cause}")
+        self.cause = cause
+
+
+FAULTS = types.SimpleNamespace(RayError=RayFault, RayActorError=Lost)
+
+
 class FakeServe:
     """As much of ray.serve as holds applications."""
 
@@ -79,9 +100,16 @@ class FakeServe:
         self.applications = set(there)
         self.fails = fails
         self.is_slow = False  # What is asked for is deployed once somebody has deleted it.
+        self.start_error: Exception | None = None  # Of its proxies.
+        self.is_shut_down = False
         self.deleted, self.deployed = threading.Event(), threading.Event()
 
-    def start(self, http_options: dict) -> None: ...
+    def start(self, http_options: dict) -> None:
+        if self.start_error:
+            raise self.start_error
+
+    def shutdown(self) -> None:
+        self.is_shut_down = True
 
     def status(self):
         return types.SimpleNamespace(applications=self.applications)
@@ -117,10 +145,54 @@ def fake_serve(there: set[str], fails: bool = False, is_claimed: bool = False):
     serving.application, serving.check_proxies, serving.claimed = lambda request, given: None, lambda request: None, claimed
     try:
         with fake_modules({"ray": module}):
-            yield fake, types.SimpleNamespace(kill=claims.remove), claims
+            yield fake, types.SimpleNamespace(kill=claims.remove, exceptions=FAULTS), claims
     finally:
         for name, value in kept.items():
             setattr(serving, name, value)
+
+
+def proxies_that_do_not_come_to_listen_are_told_of() -> None:
+    taken = RuntimeError("Failed to bind to address '127.0.0.1:8080'.")
+    for error, there, words in (
+        (TaskFault(taken), set(), ("127.0.0.1:8080", "the port is taken", "--port")),
+        (taken, {"another"}, ("the port is taken", "--port")),
+        (TimeoutError("HTTP proxies not available after 60s."), set(), ("not available after 60s", "RAY_SERVE_PROXY_READY_CHECK_TIMEOUT_S", "--port")),
+        (Lost("The actor died.\nmore of it"), set(), ("The actor died.", "RAY_SERVE_PROXY_READY_CHECK_TIMEOUT_S", "--port")),
+    ):
+        with fake_serve(there) as (fake, ray, claims):
+            fake.start_error = error
+            try:
+                serving.serve_until_stopped(ray, read_request("serve", ["m"], "/"), {}, None)
+            except item_job.JobFailed as failure:
+                require(failure.code == 1 and all(word in str(failure) for word in words) and "\n" not in str(failure), "the sentence", error, failure)
+            else:
+                raise AssertionError("the service goes on")
+            require(fake.is_shut_down == (not there), "a Serve without proxies keeps its port; one with applications is another's", there, fake.is_shut_down)
+    for error in (RayFault("the head is away"), TaskFault(RuntimeError("no such option"))):
+        with fake_serve(set()) as (fake, ray, claims):
+            fake.start_error = error
+            try:
+                serving.serve_until_stopped(ray, read_request("serve", ["m"], "/"), {}, None)
+            except RayFault as fault:
+                require(fault is error and not fake.is_shut_down, "what says nothing of proxies is told as of any call", fault)
+
+
+def pods_of_kuberay_leave_the_port_of_serve_free() -> None:
+    """KubeRay's own choice for Ray's numbers on each pod is the port of `darkroom-ray serve`."""
+    for name in ("kuberay_cluster.yaml", "kuberay_process_job.yaml"):
+        text = (ROOT / "deploy" / "ray" / name).read_text(encoding="utf-8")
+        groups = len(re.findall(r"^ *(?:- groupName|headGroupSpec):", text, re.MULTILINE))
+        params = re.findall(r"rayStartParams: (\*\w+|.*\{.*\})", text)
+        require(len(params) == groups > 0, "start parameters of each group", name, params)
+        ports = {found for one in params if not one.startswith("*") for found in re.findall(r'metrics-export-port: "(\d+)"', one) or ["none"]}
+        require(len(ports) == 1 and ports != {"none"} and int(*ports) != Service().port, "the port of Ray's numbers", name, params)
+        lists = re.findall(r"^ *ports: (\*\w+|.*\[.*\])$", text, re.MULTILINE)
+        require(len(lists) == groups, "ports of each container", name, lists)
+        for one in (one for one in lists if not one.startswith("*")):
+            require(re.findall(r"name: metrics, containerPort: (\d+)", one) == list(ports), "where Prometheus looks", name, one)
+        head = lists[0]
+        # Of a head that names some KubeRay's service has these alone.
+        require(all(f"name: {port}" in head for port in ("gcs-server, containerPort: 6379", "dashboard, containerPort: 8265", "client, containerPort: 10001", f"serve, containerPort: {Service().port}")), "the head's", name, head)
 
 
 def a_ray_without_serve_is_refused() -> None:
@@ -153,6 +225,18 @@ def a_configuration_of_serve_keeps_no_folder() -> None:
         require("--metrics-folder is kept by the command" in refusal_of(serving.build, {"words": ["m", "--metrics-folder", "f"]}), "the sentence")
     finally:
         serving.read_arguments = kept
+
+
+def the_configuration_of_serve_that_is_published_is_taken() -> None:
+    published = [(ROOT / "docs" / "cluster.md").read_text(encoding="utf-8"), serving.build.__doc__]
+    for text in published:
+        found = re.search(r"args: *\{words: *\[([^\]]*)\]", " ".join(text.split()))
+        words = [word.strip(' "') for word in found[1].split(",") if word != " ..."]
+        with contextlib.ExitStack() as patches:
+            patches.enter_context(unittest.mock.patch.object(serving, "application", lambda request, given: request))
+            patches.enter_context(unittest.mock.patch.object(serving, "read_arguments", lambda request: {name: ["given"] for name in request.named_flags()}))
+            request = serving.build({"words": words})
+        require(request.service.max_replicas == 4 and request.arguments[0] == "MODEL", "the request", words, request)
 
 
 def a_service_deletes_no_other() -> None:
@@ -236,9 +320,12 @@ if __name__ == "__main__":
             what_several_servers_do_each_by_itself_is_refused,
             models_are_looked_at_without_their_names,
             services_of_one_cluster_have_names,
+            proxies_that_do_not_come_to_listen_are_told_of,
+            pods_of_kuberay_leave_the_port_of_serve_free,
             a_ray_without_serve_is_refused,
             a_name_that_another_command_holds_is_refused,
             a_configuration_of_serve_keeps_no_folder,
+            the_configuration_of_serve_that_is_published_is_taken,
             a_service_deletes_no_other,
             a_service_that_is_ended_while_it_starts_is_gone,
             a_server_that_does_not_listen_is_waited_for_no_longer,

@@ -5,6 +5,7 @@ usage: ray_tune_unit_test.py
 """
 
 import contextlib
+import io
 import json
 import os
 import pathlib
@@ -15,11 +16,12 @@ import subprocess
 import sys
 import threading
 import types
+import unittest.mock
 
 from cases import main, require, temporary_folder
 from ray_units import FAKE_METRICS, PATIENCE, ROOT, FakeCounter, asked, fake_modules, item_request, node, refusal_of
 
-from darkroom_ray import places, preflight, trial_desk, tuning  # noqa: E402
+from darkroom_ray import places, preflight, room_wait, trial_desk, tuning  # noqa: E402
 from darkroom_ray.flags import read_request  # noqa: E402
 from darkroom_ray.item_job import JobFailed  # noqa: E402
 
@@ -345,6 +347,27 @@ def a_trial_that_is_asked_to_stop_saves_and_is_not_begun_again() -> None:
         require(runs.run(COMMAND, heard) == 143 and len(ray.killed) == 1 and heard.lines == [], "a trial that has no place yet")
 
 
+def trials_that_wait_for_room_say_so_once() -> None:
+    ray = FakeRay()
+    with trial_of("exit 0", ray) as (runs, _):
+        looks = iter(range(6))
+
+        def wait(references, num_returns, timeout):
+            """Twelve of each: nothing has a place yet."""
+            return ([], references) if timeout == 0 or next(looks, None) is not None else (references, [])
+
+        ray.wait = wait
+        with contextlib.redirect_stderr(io.StringIO()) as said, unittest.mock.patch.object(room_wait, "ROOM_SECONDS", 0.0):
+            for _ in range(2):
+                heard, looks = Heard(), iter(range(6))
+                require(runs.run(COMMAND, heard) == 0, "exit code")
+                require(heard.lines[0] == "trial-004 has no room on the cluster now, and waits for it: 1 CPUs" and len(heard.lines) == 2, "its log", heard.lines)
+        require(said.getvalue() == "darkroom-ray: trial-004 has no room on the cluster now, and waits for it: 1 CPUs\n", "the driver says it once", said.getvalue())
+        ray.wait, heard, looks = (lambda references, num_returns, timeout: (references, []) if timeout == 0 or next(looks, None) is None else ([], references)), Heard(), iter(range(6))
+        with unittest.mock.patch.object(room_wait, "ROOM_SECONDS", 0.0):
+            require(runs.run(COMMAND, heard) == 0 and len(heard.lines) == 1, "a program that starts slowly has its place", heard.lines)
+
+
 def a_trial_whose_launcher_was_killed_ends_at_once() -> None:
     ray = FakeRay()
     with trial_of("echo up >&2; exec sleep 300", ray) as (runs, heard):
@@ -406,6 +429,16 @@ def a_search_says_how_it_failed() -> None:
         require("signal (9)" in str(failure) and "same command" in str(failure), "why", failure)
     else:
         raise AssertionError("a killed search has a result")
+
+
+def a_quiet_search_is_quiet_itself_and_its_warnings_are_heard() -> None:
+    script = """echo "$@" > "$0.log"; echo '2026-11-27T12:00:00Z warning: odd' >&2; exit %d"""
+    for is_quiet in (False, True):
+        for code in (0, 1):
+            with contextlib.redirect_stderr(io.StringIO()) as heard:
+                _, words = searched(script % code, types.SimpleNamespace(is_asked=False), is_quiet=is_quiet)
+            require(("--quiet" in words.split()) == is_quiet and words.split()[-2:] == ["r.toml", "--budget"], "its words", is_quiet, words)
+            require(heard.getvalue() == "2026-11-27T12:00:00Z warning: odd\n", "what is said, once", is_quiet, code, heard.getvalue())
 
 
 def a_lost_trial_is_counted_among_the_restarts() -> None:
@@ -500,10 +533,12 @@ if __name__ == "__main__":
             a_stop_of_somebody_else_is_a_loss,
             a_folder_that_the_lost_program_still_holds_is_tried_again,
             a_trial_that_is_asked_to_stop_saves_and_is_not_begun_again,
+            trials_that_wait_for_room_say_so_once,
             a_trial_whose_launcher_was_killed_ends_at_once,
             a_node_without_the_program_fails_the_trial_with_advice,
             a_search_runs_its_trials_through_the_launcher,
             a_search_says_how_it_failed,
+            a_quiet_search_is_quiet_itself_and_its_warnings_are_heard,
             a_lost_trial_is_counted_among_the_restarts,
             a_stop_reaches_the_search_once,
             a_search_that_was_stopped_beside_its_driver_is_told_all_the_same,

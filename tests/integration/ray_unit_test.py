@@ -16,6 +16,7 @@ import os
 import pathlib
 import pickle
 import re
+import shlex
 import signal
 import socket
 import subprocess
@@ -33,7 +34,7 @@ from cases import main, require, temporary_folder
 from ray_units import PATIENCE, ROOT, VERSIONS, asked, fake_modules, item_request, node, refusal_of
 
 from darkroom.item_child import read_item_numbers  # noqa: E402
-from darkroom_ray import cluster, command, flags, item_child, item_job, item_workers, items, kuberay, nodes, own_folder, places, preflight, prices, probe, program, program_log, progress, shares, stopping, summaries, training, verbs  # noqa: E402
+from darkroom_ray import cluster, command, flags, item_child, item_job, item_workers, items, kuberay, nodes, own_folder, places, preflight, prices, probe, program, program_log, progress, room_wait, shares, stopping, summaries, training, verbs  # noqa: E402
 from darkroom_ray.flags import read_request  # noqa: E402
 from darkroom_ray.preflight import Node, SeenPath  # noqa: E402
 from darkroom_ray.request import MARKET_LABEL, Placement, Request, without_secrets  # noqa: E402
@@ -68,6 +69,17 @@ def the_driver_is_quiet_in_the_place_of_its_programs() -> None:
     for words, want in ((["--quiet"], True), (["--quiet=true"], True), (["--quiet=false"], False), ([], False)):
         request = read_request("train", ["r.toml", *words, "--model", "m"], "/")
         require(request.is_quiet == want and request.arguments == ("r.toml", "--model", "m"), "the flag", words, request)
+
+
+def a_switch_of_the_cluster_may_say_false() -> None:
+    switches = [("train", name, lambda request: request.is_quiet) for name in flags.UNHEARD]
+    switches += [("serve", flag.name, lambda request: request.service.is_replacing) for flag in flags.CLUSTER_FLAGS if not flag.shown]
+    require([name for _, name, _ in switches] == ["--quiet", "--replace"], "switches", switches)
+    for verb, name, is_on in switches:
+        for word, want in ((name, True), (f"{name}=true", True), (f"{name}=", True), (f"{name}=false", False)):
+            require(is_on(read_request(verb, ["x", word], "/")) == want, "a switch", word)
+        for value in ("maybe", "0"):
+            require(f"{name} is a switch" in refusal_of(read_request, verb, ["x", f"{name}={value}"], "/"), "no value of a switch", name, value)
 
 
 # The command line of a reference script, and what it means here.
@@ -171,11 +183,49 @@ def names_of_the_reference_scripts_stand_for_what_the_program_takes() -> None:
             require(ours in taken or ours in flags.flags_of(verb), f"{verb} takes no", ours, "for", name)
 
 
-def every_flag_of_the_cluster_is_in_the_help() -> None:
-    for verb in flags.VERBS:
+def named_in(text: str) -> set[str]:
+    return set(re.findall(r"(?<![\w-])--[a-z][a-z0-9-]*[a-z0-9]", text))
+
+
+def flags_of_the_cluster_are_those_of_the_page() -> None:
+    page = (ROOT / "docs" / "cluster.md").read_text(encoding="utf-8")
+    ours = {flag.name for flag in flags.CLUSTER_FLAGS}
+    require(ours <= named_in(page), "the page lacks", ours - named_in(page))
+    # First columns of its tables of flags; in the text there are flags of the program, too.
+    told = {name for row in re.findall(r"^\| (`--.*?) \| ", page, re.MULTILINE) for name in named_in(row)}
+    require(len(told) > 30 and told <= ours, "the page has flags that are none", told - ours)
+    in_help = {verb: named_in(flags.help_text(verb)) for verb in flags.PLACED}
+    require(told <= set().union(*in_help.values()), "no help has", told)
+    for verb in ("serve", "tune"):
+        own = {flag.name for flag in flags.CLUSTER_FLAGS if flag.verbs == (verb,)}
+        section = page.partition(f"\n## {verb}:")[2].partition("\n## ")[0] + page.partition("\n## Placement")[2].partition("\n## ")[0]
+        require(own and own <= named_in(section) and own <= in_help[verb], "the section lacks", verb, own - named_in(section))
+    reference = page.partition("**Names of the reference scripts** are taken:")[2].partition("What is done otherwise here")[0]
+    for name in named_in(reference):
+        verbs_of_it = [verb for verb in flags.PLACED if name in in_help[verb]]
+        require(bool(verbs_of_it), "no help has the reference's", name)
+        for verb in verbs_of_it:
+            value = {"--encoder-accelerator-type": "A10G", "--trainer-accelerator-type": "A10G"}.get(name, "1")
+            request = read_request(verb, ["--input-uri", "in"][: 2 * (name == "--output-path")] + [name, value], "/")
+            require(name not in request.arguments, "it goes through to the program", verb, name, request.arguments)
+
+
+def the_help_says_what_is_so() -> None:
+    for verb, words in flags.POSITIONALS.items():
         text = flags.help_text(verb)
-        for name in [*flags.flags_of(verb), *flags.RENAMED[verb]]:
-            require(name in text, "the help lacks a flag", verb, name)
+        for name in words:
+            require(name in named_in(text), "the help lacks", verb, name)
+            taken = [other for other, place in words.items() if place == 0]
+            require("a place" in read_request(verb, ([taken[0], "x"] if words[name] else []) + [name, "a place"], "/").arguments, "it is taken", verb, name)
+    usual = {"--accelerator-type": Placement(num_gpus=1.0, accelerator_type="A10G"), "--encoder-accelerator-type": Placement(num_gpus=1.0, accelerator_type="A10G")}
+    for name, count in (("--accelerator-type", "--num-gpus-per-task"), ("--encoder-accelerator-type", "--num-gpus-per-encoder")):
+        request = read_request("online", ["r.toml", name, "A10G"], "/")
+        require((request.encoders if "encoder" in name else request).placement == usual[name], "GPUs", name, request)
+        require("1 where an accelerator type is named" in flags.flags_of("online")[count].help, "its help", count)
+    require("slices" in flags.flags_of("online")["--num-transformers"].help and "slices" not in flags.flags_of("process")["--num-transformers"].help, "of online another thing")
+    line = next(line for line in command.USAGE.splitlines() if line.startswith("  pipeline"))
+    for verb in flags.PLACED:
+        require((verb in line) == (verb in flags.VERBS), "what a pipeline runs", verb, line)
 
 
 def sizes_are_read_as_the_program_reads_them() -> None:
@@ -221,6 +271,7 @@ WRONG_REQUESTS = (
     ("work that takes nothing", asked("download", num_cpus=0), {}, "--num-cpus-per-task"),
     ("ranks that share a GPU", asked("train", 2, num_gpus=0.5), {}, "ranks take a GPU each, not 0.5"),
     ("ranks of two GPUs", asked("train", 2, num_gpus=2), {}, "a rank works on one GPU, and 2 would be reserved"),
+    ("trials of two GPUs", asked("tune", num_gpus=2), {}, "a trial works on one GPU, and 2 would be reserved"),
     ("failed rows to fetch again", asked("download"), {"--retry-failed": ["timeout"]}, "on one machine only"),
     ("ranks by a file of settings", asked("train"), {"--nproc": ["2"]}, "--nproc in --config: the ranks are Ray's"),
     ("items by a file of settings", asked("process"), {"--items": ["0-3"]}, "--items in --config: the cluster hands"),
@@ -290,6 +341,42 @@ def what_a_cluster_has_is_not_refused() -> None:
     require(not preflight.check_probes(CLUSTER, has_relative_paths=True), "a good cluster is refused", preflight.check_probes(CLUSTER))
     one_machine = [dataclasses.replace(one, machine="m", address="127.0.0.1") for one in CLUSTER]
     require(not preflight.check_probes(one_machine), "several nodes of one machine are refused")
+
+
+def gpus_that_nobody_asks_for_are_warned_of() -> None:
+    for what, request, given, words in (
+        ("ranks", asked("train", 2), {}, "a rank runs on the CPU, and nodes that may take it have GPUs: ask for --accelerator-type A10G (or --num-gpus-per-task 1), or say --device cpu"),
+        ("ranks of online", asked("online", 2), {"--device": ["auto"]}, "--accelerator-type A10G"),
+        ("its encoders", asked("encoder", 2), {}, "an encoder runs on the CPU, and nodes that may take it have GPUs: ask for --encoder-accelerator-type A10G (or --num-gpus-per-encoder 1), or say --encoder-device cpu"),
+        ("a trial", asked("tune", 2), {}, "a trial runs on the CPU"),
+        ("ranks that say so", asked("train", 2), {"--device": ["cpu"]}, ""),
+        ("ranks that ask for some", asked("train", 2, num_gpus=1), {}, ""),
+        ("ranks of nodes without", asked("train", 2, labels={"zone": "a"}), {}, ""),
+        ("a download", asked("download"), {}, ""),
+        ("transformers", asked("transformer"), {}, ""),
+    ):
+        said = preflight.idle_gpus(CLUSTER, request, given)
+        require(said == words or (words != "" and words in said), "the warning", what, said)
+    unnamed = [node("a", resources={"GPU": 4.0})]
+    require("ask for --num-gpus-per-task 1, or say" in preflight.idle_gpus(unnamed, asked("process"), {}), "GPUs of no named type")
+    good = types.SimpleNamespace(nodes=lambda: [{"NodeManagerAddress": "10.0.0.1", "NodeID": "00000000", "Resources": {"CPU": 8.0, "GPU": 1.0}, "Alive": True}], _private=nobody_leaves())
+    for is_quiet in (False, True):
+        with contextlib.redirect_stderr(io.StringIO()) as heard, unittest.mock.patch.object(probe, "probe_nodes", lambda ray, request, found, *unused: found):
+            probe.check_cluster(good, dataclasses.replace(asked("process"), program="/bin/true", is_quiet=is_quiet), {}, probe.probe_time(lambda: None))
+        require(heard.getvalue().count("warning: an encoder runs on the CPU") == 1, "what is said", is_quiet, heard.getvalue())
+
+
+def examples_of_the_page_ask_for_the_gpus_that_they_want() -> None:
+    page = (ROOT / "docs" / "cluster.md").read_text(encoding="utf-8")
+    block = page.partition("```\n")[2].partition("```")[0].replace("\\\n", " ")
+    lines = [shlex.split(line, comments=True)[1:] for line in block.splitlines() if line.startswith("darkroom-ray ")]
+    stages = tomllib.loads(page.partition("```toml\n")[2].partition("```")[0])["stage"]
+    for verb, *words in [*lines, *([stage["verb"], *stage["arguments"]] for stage in stages)]:
+        request = read_request(verb, words, "/")
+        for one in filter(None, (request, request.encoders)):
+            require((one.placement.num_gpus == 1) == (one.verb in preflight.ON_ONE_GPU), "GPUs of", one.verb, words, one.placement)
+            require(not [*preflight.check_amounts(one, {})], "it is refused", words)
+    require({verb for verb, *_ in lines} == set(flags.VERBS), "an example each", lines)
 
 
 def gradient_groups_are_those_of_the_recipe_under_the_command_line() -> None:
@@ -632,6 +719,23 @@ def a_stop_while_ray_starts_leaves_nothing() -> None:
             except SystemExit as other:
                 require(code is None and other.code == 3, "another end is no stop", other.code)
             require(ended == ["ray"] and os.listdir(folder) == [] and name in said.getvalue(), "what is left of Ray, and what is said", ended, os.listdir(folder), said.getvalue())
+
+
+def a_ray_that_does_not_start_is_a_failed_job() -> None:
+    """Nothing is wrong with flags or configuration: on a machine that is less busy the same command goes on."""
+    tries: list[str] = []
+
+    def init(**unused) -> None:
+        tries.append("init")
+        raise ValueError("the node's helpers did not start")
+
+    ray = types.SimpleNamespace(init=init, shutdown=lambda: None)
+    with temporary_folder() as folder, temporary_folder() as out, unittest.mock.patch.dict(os.environ, {"RAY_TMPDIR": str(folder)}), unittest.mock.patch.object(cluster, "import_ray", lambda: ray), \
+            unittest.mock.patch.object(command, "read_arguments", lambda request: {}), unittest.mock.patch.object(cluster, "SHORT_FOLDER_BYTES", 200), contextlib.redirect_stderr(io.StringIO()) as said:
+        os.environ.pop("RAY_ADDRESS", None)
+        require(command.main(["sample", "--json-summary", str(out / "s.json")]) == 1 and len(tries) == cluster.START_TRIES, "exit code", tries)
+        require("Ray did not start" in said.getvalue() and "helpers did not start" in said.getvalue(), "the sentence", said.getvalue())
+        require("Ray did not start" in json.loads((out / "s.json").read_text())["error"], "the summary")
 
 
 def other_versions_than_those_of_the_command_are_refused() -> None:
@@ -1535,6 +1639,25 @@ def the_nodes_are_counted_again_now_and_then() -> None:
         require(job.workers.num_workers == 10 and job.count_at > 0, "no node for a moment", job.workers.num_workers)
 
 
+def workers_are_those_that_are_at_work() -> None:
+    request = read_request("download", ["out", "--metadata", "m"], "/")
+    tasks = item_workers.Tasks(FakeRay(), request, 4)
+    ray = FakeRay()
+    ray.placed = {1}
+    encoders = item_workers.Encoders(ray, asked("process", 3))
+    gauged: list[int] = []
+    for workers, verb, batches, want in ((tasks, "download", 0, 0), (tasks, "download", 3, 3), (tasks, "download", 2, 4), (encoders, "process", 0, 1)):  # A fifth task waits.
+        for number in range(batches):
+            workers.submit([number], False)
+        job = item_job.ItemJob.__new__(item_job.ItemJob)
+        job.request, job.workers, job.restarts, job.has_told_of_room, job.count_at = dataclasses.replace(request, verb=verb), workers, 0, True, float("inf")
+        job.measures = types.SimpleNamespace(open_items=types.SimpleNamespace(set=lambda value: None), workers=types.SimpleNamespace(set=gauged.append))
+        job.progress = progress.Progress(verb, io.StringIO())
+        job.progress.last_line = -100.0
+        job.look({"items": 9}, items.ItemBook([0], 1, 0))
+        require(gauged[-1] == want and f" {want} workers" in job.progress.stream.getvalue(), "workers", verb, batches, gauged, job.progress.stream.getvalue())
+
+
 def nodes_that_are_being_drained_have_no_room() -> None:
     ray = ray_with_nodes(2, 4)
     free = {f"{number:08}": {"CPU": 1.0} for number in range(2)}
@@ -1555,7 +1678,7 @@ class FakeTask:
 
     def remote(self, what):
         require(what is program.run_to_summary, "what is run", what)
-        return types.SimpleNamespace(options=lambda **unused: types.SimpleNamespace(remote=lambda request: self.asked.append(request) or "task"))
+        return types.SimpleNamespace(options=lambda **unused: types.SimpleNamespace(remote=lambda request, note: self.asked.append(request) or "task"))
 
     def wait(self, references, num_returns=1, timeout=0.0):
         self.waits.append((references, timeout))
@@ -1581,6 +1704,75 @@ def a_stopped_task_is_cancelled_and_waited_for() -> None:
     require(ray.cancelled == ["task"] and ray.waits[-1] == (["task"], stopping.STOP_SECONDS), "its program is killed", ray.cancelled, ray.waits)
 
 
+class Waiting:
+    """As much of a RoomWait's clock and of Ray's store as a wait needs: half a minute each look, and whether the task has noted its place."""
+
+    def __init__(self, has_place: bool) -> None:
+        self.store = types.SimpleNamespace(_internal_kv_exists=lambda key, namespace: has_place)
+        self.now = 0.0
+
+    def monotonic(self) -> float:
+        self.now += 15
+        return self.now
+
+    @contextlib.contextmanager
+    def installed(self):
+        with fake_modules({"ray": types.SimpleNamespace(), "ray.experimental": types.SimpleNamespace(internal_kv=self.store)}), unittest.mock.patch.object(room_wait.time, "monotonic", self.monotonic):
+            yield
+
+
+def done_after(looks: int):
+    """ray.wait() of a call that is done after so many looks."""
+    left = iter(range(looks))
+    return lambda references, num_returns=1, timeout=0.0: ([], references) if next(left, None) is not None else (references, [])
+
+
+def a_task_that_waits_for_room_says_so_once() -> None:
+    at_work = types.SimpleNamespace(check=lambda: None)
+    for has_place in (False, True):
+        ray, waiting = FakeTask((0, {}, "")), Waiting(has_place)
+        ray.wait = done_after(9)
+        request = dataclasses.replace(asked("sample", num_gpus=1), placement=Placement(num_cpus=2, num_gpus=1))
+        with waiting.installed(), contextlib.redirect_stderr(io.StringIO()) as heard:
+            training.run_as_task(ray, request, at_work)
+        require(heard.getvalue().count("sample: the task has no room on the cluster now, and waits for it: 2 CPUs, 1 GPUs") == (not has_place), "a task", has_place, heard.getvalue())
+        for request in (read_request("download", ["out", "--metadata", "m", "--num-tasks", "2"], "/"), asked("process", 1)):
+            ray, waiting = FakeRay(), Waiting(has_place)
+            ray.placed = {0}
+            job = job_of(ray, request)
+            job.stop, ray.wait, ray.get = at_work, done_after(9), lambda reference: "done"
+            with waiting.installed():
+                require(job.get(job.workers.close) == "done", "its result")
+            said = job.progress.stream.getvalue()
+            require(said.count("no room on the cluster now, and waits for it: 1 CPUs") == (not has_place), "the closing run", request.verb, has_place, said)
+    ray, waiting = FakeRay(), Waiting(False)
+    job = job_of(ray, read_request("download", ["out", "--metadata", "m", "--num-tasks", "2"], "/"))
+    job.stop, ray.wait, ray.get = at_work, done_after(9), lambda reference: "a plan"
+    with waiting.installed():
+        require(job.get(job.workers.plan, job.workers.renew) == "a plan" and "no room" in job.progress.stream.getvalue(), "a plan", job.progress.stream.getvalue())
+
+
+def a_task_notes_its_place_while_it_is_at_work() -> None:
+    keys: set[tuple] = set()
+    seen: list[bool] = []
+    store = types.SimpleNamespace(_internal_kv_put=lambda key, value, namespace: keys.add((namespace, key)), _internal_kv_del=lambda key, namespace: keys.discard((namespace, key)), _internal_kv_exists=lambda key, namespace: (namespace, key) in keys)
+
+    def seeing(start):
+        return lambda *words, **more: seen.append(note.is_waiting()) or start(*words, **more)
+
+    script = """echo '{"ready": true, "items": 1}'; read item; exit 0"""
+    with temporary_folder() as folder, fake_modules({"ray": types.SimpleNamespace(), "ray.experimental": types.SimpleNamespace(internal_kv=store)}):
+        with unittest.mock.patch.object(program, "start_child", seeing(program.start_child)), unittest.mock.patch.object(item_child, "priced_here", seeing(item_child.priced_here)):
+            for work, script in ((program.run_to_summary, "exit 0"), (item_workers.plan_items, script)):
+                note = pickle.loads(pickle.dumps(room_wait.PlaceNote()))
+                require(note.is_waiting(), "before")
+                work(item_request(folder, script), note)
+                require(seen.pop() is False and not keys, "it is seen while the program is at work, and goes with it", keys)
+        note = room_wait.PlaceNote()
+        with fake_modules({"ray.experimental": types.SimpleNamespace(internal_kv=types.SimpleNamespace())}):  # A store that is away.
+            require(program.run_to_summary(item_request(folder, "exit 0"), note)[0] == 0 and not note.is_waiting(), "no task fails of it, and nobody is told what is not known")
+
+
 def a_quiet_task_says_what_its_program_warns_of() -> None:
     for is_quiet, want in ((False, ("a",)), (True, ("--quiet", "a"))):
         ray = FakeTask((0, {}, ""))
@@ -1588,6 +1780,15 @@ def a_quiet_task_says_what_its_program_warns_of() -> None:
         with contextlib.redirect_stdout(heard):
             training.run_as_task(ray, dataclasses.replace(asked("sample"), arguments=("a",), is_quiet=is_quiet), StopNow())
         require(ray.asked[0].arguments == want and heard.getvalue() == "", "words", ray.asked, heard.getvalue())
+
+
+def what_a_task_s_program_says_is_said_where_the_program_says_it() -> None:
+    """On the standard error: these verbs write nothing else to a terminal."""
+    for code in (0, 1):
+        ray = FakeTask((code, {}, f"{AT} train: an estimate\n{AT} error: odd"))
+        with contextlib.redirect_stdout(io.StringIO()) as written, contextlib.redirect_stderr(io.StringIO()) as said:
+            got = training.run_as_task(ray, asked("train"), StopNow())
+        require(got == (code, {}) and written.getvalue() == "" and said.getvalue() == f"{AT} train: an estimate\n{AT} error: odd\n", "streams", code, written.getvalue(), said.getvalue())
 
 
 def every_verb_is_quiet_when_it_is_asked_to_be() -> None:
@@ -1630,6 +1831,20 @@ def a_flag_that_says_false_is_not_set() -> None:
 
     for given, want in (({}, "ranks"), ({"--dry-run": ["true"]}, "a task"), ({"--clean": [""]}, "a task"), ({"--dry-run": ["false"], "--clean": ["false"]}, "ranks"), ({"--dry-run": ["true", "false"]}, "ranks")):
         require(way_of(given) == want, "who does it", given)
+
+
+def a_plan_of_a_run_is_of_the_ranks_that_are_asked_for() -> None:
+    for verb, words, given, want in (
+        ("train", "r.toml --dry-run --num-training-workers 4", {"--dry-run": ["true"]}, ["--ranks", "4", "r.toml", "--dry-run"]),
+        ("train", "--dry-run -- r.toml", {"--dry-run": ["true"]}, ["--ranks", "1", "--dry-run", "--", "r.toml"]),
+        ("online", "r.toml --num-training-workers 2", {"--dry-run": [""]}, ["--ranks", "2", "r.toml"]),  # By --config.
+        ("process", "a b --dry-run --num-encoders 4", {"--dry-run": ["true"]}, ["a", "b", "--dry-run"]),
+        ("download", "a --clean", {"--clean": ["true"]}, ["a", "--clean"]),
+        ("sample", "--prompt x", {}, ["--prompt", "x"]),
+    ):
+        ray = FakeTask((0, {}, ""))
+        verbs.work(ray, read_request(verb, words.split(), "/"), given, StopNow())
+        require(list(ray.asked[0].arguments) == want, "the program's words", verb, words, ray.asked[0].arguments)
 
 
 def a_quiet_job_has_quiet_progress() -> None:
@@ -1767,18 +1982,22 @@ if __name__ == "__main__":
             flags_of_the_program_go_through_unchanged,
             flags_of_the_cluster_are_taken_out,
             the_driver_is_quiet_in_the_place_of_its_programs,
+            a_switch_of_the_cluster_may_say_false,
             ranks_take_nodes_of_any_market_that_is_asked_for,
             names_of_the_reference_scripts_are_understood,
             wrong_command_lines_are_refused_with_advice,
             flags_of_the_cluster_are_no_settings_of_a_file,
             a_file_of_settings_says_where_the_summary_goes,
             names_of_the_reference_scripts_stand_for_what_the_program_takes,
-            every_flag_of_the_cluster_is_in_the_help,
+            flags_of_the_cluster_are_those_of_the_page,
+            the_help_says_what_is_so,
             sizes_are_read_as_the_program_reads_them,
             wrong_requests_are_refused_with_advice,
             wrong_nodes_are_refused_with_advice,
             a_cluster_without_nodes_or_cpus_is_refused,
             what_a_cluster_has_is_not_refused,
+            gpus_that_nobody_asks_for_are_warned_of,
+            examples_of_the_page_ask_for_the_gpus_that_they_want,
             gradient_groups_are_those_of_the_recipe_under_the_command_line,
             nodes_of_an_autoscaler_count_before_they_come,
             a_wrong_cluster_configuration_is_refused_with_its_place,
@@ -1797,6 +2016,7 @@ if __name__ == "__main__":
             an_address_at_which_nobody_listens_is_refused_at_once,
             a_cluster_that_does_not_let_the_command_in_refuses_it,
             a_stop_while_ray_starts_leaves_nothing,
+            a_ray_that_does_not_start_is_a_failed_job,
             other_versions_than_those_of_the_command_are_refused,
             places_on_stores_are_found,
             what_lies_in_a_folder_on_a_store_has_its_settings,
@@ -1839,12 +2059,17 @@ if __name__ == "__main__":
             a_finished_job_whose_summary_cannot_be_written_has_failed,
             tasks_follow_the_nodes_that_there_are,
             the_nodes_are_counted_again_now_and_then,
+            workers_are_those_that_are_at_work,
             nodes_that_are_being_drained_have_no_room,
             a_stopped_task_is_cancelled_and_waited_for,
+            a_task_that_waits_for_room_says_so_once,
+            a_task_notes_its_place_while_it_is_at_work,
             a_quiet_task_says_what_its_program_warns_of,
+            what_a_task_s_program_says_is_said_where_the_program_says_it,
             every_verb_is_quiet_when_it_is_asked_to_be,
             a_stop_counts_before_a_refusal_that_it_may_have_caused,
             a_flag_that_says_false_is_not_set,
+            a_plan_of_a_run_is_of_the_ranks_that_are_asked_for,
             a_quiet_job_has_quiet_progress,
             workers_of_a_submitted_job_have_its_path,
             records_on_a_store_have_no_trailing_checksums,

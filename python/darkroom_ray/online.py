@@ -269,12 +269,11 @@ class EncoderKeeper:
             self._end_run(notes, *self.failure)
 
     def _end_run(self, notes, code: int, text: str) -> None:
-        """Tried until the notes have heard it, which may be being made anew."""
+        """Said again and again until the run is over: notes that were lost begin anew, perhaps before every rank has asked them."""
         while not self._is_over.is_set():
             with contextlib.suppress(self.ray.exceptions.RayError):
                 self.ray.get(notes.note_failure.remote(code, text))
                 self.ray.get(notes.ask_to_stop.remote(signal.SIGTERM))
-                return
             self._is_over.wait(LOOK_SECONDS)
 
     def say(self, text: str) -> None:

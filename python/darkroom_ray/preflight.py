@@ -96,8 +96,10 @@ def check_amounts(request: Request, given: dict[str, list[str]], num_groups: int
 
 
 def check_storage(request: Request, given: dict[str, list[str]]) -> Iterator[str]:
-    """Of a run: whether Ray can read the address of its own records. It would say no only when the ranks begin."""
+    """Of a run: whether Ray can read the address of its own records, and may keep it. It would say no only when the ranks begin."""
     address = request.storage or given.get("--output", [""])[0]
+    if "@" in address.partition("://")[2].partition("/")[0]:  # The program refuses it in --output; --storage-path it never sees.
+        yield "--storage-path holds credentials, which Ray would show to whoever sees its state: leave them out, and give them in the environment of the nodes"
     names = [setting.partition("=")[0] for setting in filter(None, split_settings(address)[1].removeprefix("?").split("&"))]
     unknown = [name for name in names if name not in SETTINGS_OF_RAY]
     if address.startswith("s3://") and unknown:

@@ -396,7 +396,7 @@ def ranks_keep_what_they_knew_while_the_book_begins_anew() -> None:
 
 def notes_that_are_made_anew_hear_why_a_run_ends() -> None:
     heard: list = []
-    losses = iter([True, False, True, False, False])  # Once at each of the two calls.
+    losses = itertools.chain([True, False, True], itertools.repeat(False))  # Once at each of the two calls.
 
     class Notes:
         def note_failure(self, code: int, text: str) -> None:
@@ -409,6 +409,8 @@ def notes_that_are_made_anew_hear_why_a_run_ends() -> None:
             if next(losses):
                 raise ConnectionError("the notes are lost")
             heard.append(what)
+            if len(heard) == 5:
+                keeper._is_over.set()
 
         def note_waiting(self, number: int) -> None: ...
 
@@ -416,7 +418,7 @@ def notes_that_are_made_anew_hear_why_a_run_ends() -> None:
     ray.actors[0].references["wait"].come((1, "no memory"))
     keeper.begin(Direct(Notes()))
     keeper._thread.join(PATIENCE)
-    require(heard == ["failure", "failure", "stop"], "the ranks are not told", heard)
+    require(heard == ["failure", "failure", "stop", "failure", "stop"], "the ranks are not told, or not again", heard)
 
 
 class WaitingFit:
@@ -451,7 +453,7 @@ def an_encoder_that_refuses_its_command_line_or_is_lost_too_often_ends_the_run()
     require(failure and failure[0] == 1 and "--max-failures 1" in failure[1], "failures without end", failure)
 
     heard: list = []
-    notes = Direct(types.SimpleNamespace(note_failure=lambda *words: heard.append(words), ask_to_stop=heard.append, note_waiting=lambda count: None, say=lambda text: None))
+    notes = Direct(types.SimpleNamespace(note_failure=lambda *words: heard.append(words), ask_to_stop=lambda number: (heard.append(number), keeper._is_over.set()), note_waiting=lambda count: None, say=lambda text: None))
     ray, _, keeper = the_keeper()
     ray.actors[0].references["wait"].come((1, "no memory"))
     keeper.begin(notes)

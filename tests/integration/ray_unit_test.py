@@ -769,6 +769,10 @@ def settings_that_ray_does_not_know_are_refused_before_the_start() -> None:
             found = said(f"s3://b/run?region=r&{setting}", verb)
             require(len(found) == 1 and setting.split("=")[0] in found[0] and "name --storage-path" in found[0], "a setting that Ray does not know", setting, found)
     require(len(said("run", storage="s3://b/records?tries=2")) == 1, "of --storage-path itself")
+    for address in ("s3://KEY:SECRET@bucket/records", "https://me:word@host/records"):
+        (found,) = said("run", storage=address)
+        require("credentials" in found and "SECRET" not in found and "word" not in found, "credentials that Ray would show", found)
+    require(said("run", storage="s3://bucket/a@b") == [], "an @ of a key is none")
     require(not said("s3://b/run?tries=2", storage="/shared/records"), "records elsewhere")
     require(not said("s3://b/run?region=r&endpoint_override=h:1&scheme=http") and not said("s3://b/run") and not said("/a?tries=2"), "what Ray knows")
     require(not said("s3://b/out?tries=2", "process") and not said("s3://b/run?tries=2", **{"--dry-run": [""]}), "no run")

@@ -148,6 +148,7 @@ TEST(slice_server, strangers_do_not_fill_the_log) {
     const auto server = start_server();
     for (int i = 0; i < 30; ++i) {
       RawTrainer stranger(*server);
+      EXPECT_EQ(stranger.receive().type, FrameType::kChallenge);
       stranger.send_bytes(std::string(64, 'x'));
       EXPECT_EQ(stranger.receive().type, FrameType::kRefusal);
     }

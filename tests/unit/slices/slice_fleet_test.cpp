@@ -300,7 +300,7 @@ TEST(slice_desk, who_is_being_ended_for_ever_is_asked_no_more) {
     }
     desk.fail(&connection, *asked, Status::cancelled("an encoder that is being ended"));
   }
-  EXPECT_EQ(num_asked, 4) << "once as one that is being ended, then as one that fails";
+  ASSERT_EQ(num_asked, 4) << "once as one that is being ended, then as one that fails";
   EXPECT_EQ(desk.take(slice).status().code(), StatusCode::kCancelled);
 }
 

@@ -219,6 +219,9 @@ def process_and_sample_give_what_the_cpu_gives() -> None:
     latents = [[read_table(part).to_pylist() for part in sorted(pathlib.Path(bench.path(name)).glob("*.parquet"))] for name in ("latents-cpu", "latents-device", "latents")]
     require(latents[0] == latents[1] and latents[0], "latents differ")
     require(latents[1] != latents[2], "float16 changed no bit")
+    looked = run_on_device(["process", bench.images, bench.path("latents-looked"), *shared, "--device", "cuda:0", "--dry-run"])
+    require_done(looked)
+    require("the lower of the GPU's encoder" in looked.stderr, "a GPU's encoder shares the cores with decoding", looked.stderr[-4000:])
     pictures = []
     for device in ("cpu", "cuda:0"):
         pictures.append(bench.path(f"{device[:3]}.png"))

@@ -31,6 +31,8 @@ Result<ImageRows> open_keyed_rows(const arrow::RecordBatch& batch, const std::st
         "(columns):",
         fmt::format("{}", fmt::join(batch.schema()->field_names(), ", ")));
   }
+  DARKROOM_ASSIGN_OR_RETURN(const BytesColumn keys, BytesColumn::open(kTheBatch, columns.key, batch.GetColumnByName(columns.key)));
+  DARKROOM_RETURN_IF_ERROR(check_row_keys(keys, columns.key, batch.num_rows()));
   return ImageRows::open(kTheBatch, columns, batch, 0);
 }
 

@@ -551,6 +551,12 @@ def failures_are_exceptions_with_the_verbs_messages() -> None:
     raised(FileNotFoundError, encoder(), image_rows().drop_columns(["image"]))
     no_key = raised(it.Error, encoder(), image_rows().drop_columns(["key"]))
     require(no_key.code == "failed_precondition", "code", no_key.code)
+    keys = image_rows()["key"].to_pylist()
+    for key in (None, ""):
+        rows = image_rows().set_column(image_rows().schema.get_field_index("key"), "key", [[*keys[:2], key, *keys[3:]]])
+        for operator in (encoder(), it.Transform(SIDE)):
+            error = raised(it.Error, operator, rows)
+            require(error.code == "failed_precondition" and str(error).endswith("key 2"), "a row without a key", error)
     raised(TypeError, encoder(), [1, 2])
     raised(FileNotFoundError, lambda: list(it.read_latents(bench().path("nothing"))))
     raised(FileNotFoundError, lambda: list(it.read_latents(processed("latents"), columns=["pixels"])))

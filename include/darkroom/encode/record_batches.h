@@ -18,8 +18,8 @@
 namespace darkroom {
 
 // What process does to a shard, done to one record batch of somebody else's data flow: nothing is read, planned or committed. As there, a
-// row that fails is left out and counted under its code. Rows are named by their column `key`, which decides their draws; other tables of
-// rows know a row by its number, which a batch has not.
+// row that fails is left out and counted under its code. Rows are named by their column `key`, which decides their draws, and each must
+// have one; other tables of rows know a row by its number, which a batch has not.
 
 /// What became of a batch.
 struct RecordsOut {
@@ -45,7 +45,8 @@ class BatchTransformer {
   static Result<std::unique_ptr<BatchTransformer>> create(const BatchTransformOptions& options);
   ~BatchTransformer();
 
-  /// Errors: find_image_columns', kFailedPrecondition (no column of keys), kNotFound (a column to keep), the decoder's.
+  /// Errors: find_image_columns', kFailedPrecondition (no column of keys, or a row without one), kNotFound (a column to keep), the
+  /// decoder's.
   Result<RecordsOut> transform(const std::shared_ptr<arrow::RecordBatch>& batch);
 
  private:

@@ -521,6 +521,51 @@ def whole_numbers_keep_their_digits_beside_a_null() -> None:
             require(len(fine) == 2 and fine[0][column].dtype == np.int64, "without a null", fine)
 
 
+def lists_that_vary_in_length_keep_their_digits_beside_a_null() -> None:
+    folder = bench().folder / "latents-with-lists"
+    large = 2**60 + 1
+    values = [[large, row] if row not in (1, 4) else None if row == 1 else [large, None, 7] for row in range(10)]
+    # Parquet has no views of lists: those are looked at below by themselves.
+    kinds = {"lists": pa.list_(pa.int64()), "large_lists": pa.large_list(pa.int64()), "lists_of_lists": pa.list_(pa.list_(pa.int64()))}
+    if not folder.exists():
+        table = pq.read_table(processed("latents"))
+        for name, kind in kinds.items():
+            table = table.append_column(name, pa.array([[value] for value in values] if name == "lists_of_lists" else values, kind))
+        folder.mkdir()
+        pq.write_table(table, folder / "part-000000.parquet")
+    for rows in darkroom().read_latents(folder, columns=list(kinds), batch_rows=5).to_numpy():
+        for name in kinds:
+            require(rows[name].dtype == object, "kind", name, rows[name].dtype)
+    first, second = darkroom().read_latents(folder, columns=list(kinds), batch_rows=5).to_numpy()
+    for name in ("lists", "large_lists"):
+        require(list(first[name]) == values[:5], "digits", name, list(first[name]))
+        require([list(row) for row in second[name]] == values[5:], "without a null", name, list(second[name]))
+    require(list(first["lists_of_lists"]) == [[value] for value in values[:5]], "lists of lists", list(first["lists_of_lists"]))
+    latents = importlib.import_module("darkroom.latents")
+    for kind in (pa.list_view(pa.int64()), pa.large_list_view(pa.int64())):
+        array = pa.array(values, kind)
+        require(list(latents._as_numpy(array)) == values and latents._first_null(array[2:]) == 2, "views of lists", kind)
+    with unittest.mock.patch.dict(sys.modules, {"torch": types.SimpleNamespace(from_numpy=np.asarray)}):
+        require(list(darkroom().read_latents(folder, columns=list(kinds)).to_torch()) == [{}], "lists that vary in length are left out")
+
+
+def numbers_that_no_int64_holds_are_refused_as_tensors() -> None:
+    folder = bench().folder / "latents-with-large-numbers"
+    if not folder.exists():
+        table = pq.read_table(processed("latents"))
+        most = 2**63 - 1
+        numbers = pa.array([most if row != 6 else most + 1 for row in range(table.num_rows)], pa.uint64())
+        pairs = pa.array([[most, row] if row != 3 else [row, 2**64 - 1] for row in range(table.num_rows)], pa.list_(pa.uint64(), 2))
+        folder.mkdir()
+        pq.write_table(table.append_column("numbers", numbers).append_column("pairs", pairs), folder / "part-000000.parquet")
+    with unittest.mock.patch.dict(sys.modules, {"torch": types.SimpleNamespace(from_numpy=np.asarray)}):
+        for column, row in (("numbers", 6), ("pairs", 3)):
+            batches = darkroom().read_latents(folder, columns=[column], rows=slice(1, 10), batch_rows=2).to_torch()
+            require(f"{column}, {row}" in str(raised(ValueError, list, batches)), "which one", column)
+            fine = next(iter(darkroom().read_latents(folder, columns=[column], rows=slice(7, 9), batch_rows=2).to_torch()))
+            require(fine[column].dtype == np.int64 and fine[column].max() == 2**63 - 1, "the largest number", fine)
+
+
 # -- failures -----------------------------------------------------------------------------------------------------
 
 
@@ -685,6 +730,8 @@ if __name__ == "__main__":
         every_dialect_gives_the_same_numbers,
         token_ids_and_text_come_as_arrays,
         whole_numbers_keep_their_digits_beside_a_null,
+        lists_that_vary_in_length_keep_their_digits_beside_a_null,
+        numbers_that_no_int64_holds_are_refused_as_tensors,
         failures_are_exceptions_with_the_verbs_messages,
         an_unknown_device_or_one_that_is_not_there_says_so,
         imports_in_any_order_map_each_library_once,

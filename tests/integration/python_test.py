@@ -27,6 +27,7 @@ import safetensors_files
 from workbench import ROOT, LoopbackWeb, Skipped, Workbench, digests, main, require, run
 
 STAGED = ROOT / "build" / "release" / "python"
+FAKE_DEVICE = ROOT / "build" / "release" / "tests" / "fake_device"  # A GPU that is not there (fake_device_test.py).
 MODEL = ROOT / "models" / "tiny"
 SIDE = 64
 CAPTIONS = ["a red apple", "", "Ünïcode – ½", "word " * 200]
@@ -226,17 +227,79 @@ os._exit(0)  # The thread waits for a reader who does not come.
     require(python(code) == "ran", "a thread")
 
 
-def a_callback_that_paints_with_the_same_painter_is_refused() -> None:
-    told = []
+def a_callback_may_paint_with_any_painter() -> None:
+    others = [painter(), darkroom().Painter(MODEL)]
+    cat, dog = (painter().paint(prompt, steps=2, sampler="ddim")[0].tobytes() for prompt in ("a cat", "a dog"))
+    cats = []
 
-    def paint_again(*where: int) -> None:
-        told.append(str(raised(darkroom().Error, painter().paint, "a cat", steps=2)))
-        other.paint("a cat", steps=1, sampler="ddim")
+    def paint_cats(*where: int) -> None:
+        cats.extend(other.paint("a cat", steps=2, sampler="ddim")[0].tobytes() for other in others)
 
-    other = darkroom().Painter(MODEL)
-    painter().paint("a dog", steps=1, sampler="ddim", callback=paint_again)
-    require(len(told) == 1 and "at work until paint() returns" in told[0], "the refusal", told)
-    painter().paint("a dog", steps=1, sampler="ddim")  # Nothing of the refused call stays.
+    require(painter().paint("a dog", steps=2, sampler="ddim", callback=paint_cats)[0].tobytes() == dog, "another picture")
+    require(cats == [cat] * 4, "other pictures in a callback", len(cats))
+
+
+def on_the_fake_device(code: str) -> str:
+    require((FAKE_DEVICE / "libdarkroom_cuda.so").exists(), "the fake device is not built: tools/build/build.sh release darkroom_fake_cuda")
+    return python(code, environment={"LD_LIBRARY_PATH": str(FAKE_DEVICE)})
+
+
+def painters_and_encoders_on_a_gpu_take_turns() -> None:
+    """A thread's network calls are recorded once there were about a dozen, while nobody else may ask the GPU for anything."""
+    code = f"""
+import concurrent.futures, os, darkroom, pyarrow.parquet
+rows = pyarrow.parquet.read_table({images()!r})
+def work(number):
+    if number == 4:
+        return encode(rows)
+    return painters[number % 2].paint("a red apple", seed=number, steps=14, sampler="ddim")[0].tobytes()
+def opened():
+    return [darkroom.Painter({str(MODEL)!r}, device="cuda:0") for _ in range(2)], darkroom.Encode({str(MODEL)!r}, {SIDE}, device="cuda:0", precision="float32", batch_size=2)
+painters, encode = opened()
+want = [work(number) for number in range(5)]
+pool = concurrent.futures.ThreadPoolExecutor(6)
+try:
+    doing = [pool.submit(work, number) for number in range(5)]
+    others = pool.submit(opened)
+    bad = [number for number, done in enumerate(doing) if done.result(timeout=300) != want[number]]
+    others.result(timeout=300)
+    print("other values: " + str(bad) if bad else "in turn", flush=True)
+except Exception as error:
+    print(repr(error).splitlines()[0], flush=True)
+os._exit(0)  # Whoever waits for ever is left.
+"""
+    said = on_the_fake_device(code)
+    require(said == "in turn", said)
+
+
+def callbacks_of_painters_on_a_gpu_may_paint_and_wait_for_who_paints() -> None:
+    code = f"""
+import concurrent.futures, os, threading, darkroom
+painters = [darkroom.Painter({str(MODEL)!r}, device="cuda:0") for _ in range(2)]
+want = painters[0].paint("a cat", steps=2)[0].tobytes()
+threads = concurrent.futures.ThreadPoolExecutor(2)
+both = threading.Barrier(2)
+cats = []
+def wait_for_another(*where):
+    cats.extend(threads.submit(painter.paint, "a cat", steps=2).result(timeout=120)[0].tobytes() for painter in painters)
+def paint_with(other):
+    def callback(*where):
+        both.wait(120)
+        cats.append(other.paint("a cat", steps=2)[0].tobytes())
+    return callback
+try:
+    painters[0].paint("a dog", steps=1, sampler="ddim", callback=wait_for_another)
+    crossed = [threads.submit(painters[number].paint, "a dog", steps=1, sampler="ddim", callback=paint_with(painters[1 - number])) for number in range(2)]
+    for done in crossed:
+        done.result(timeout=120)
+    assert cats == [want] * 4, len(cats)
+    print("painted", flush=True)
+except TimeoutError:
+    print("somebody waits for ever", flush=True)
+os._exit(0)  # Whoever waits for ever is left.
+"""
+    said = on_the_fake_device(code)
+    require(said == "painted", said)
 
 
 def what_a_callback_raises_ends_the_call() -> None:
@@ -711,7 +774,9 @@ if __name__ == "__main__":
         a_callback_hears_of_every_step,
         python_runs_while_a_picture_is_painted,
         calls_that_wait_let_other_threads_run,
-        a_callback_that_paints_with_the_same_painter_is_refused,
+        a_callback_may_paint_with_any_painter,
+        painters_and_encoders_on_a_gpu_take_turns,
+        callbacks_of_painters_on_a_gpu_may_paint_and_wait_for_who_paints,
         what_a_callback_raises_ends_the_call,
         a_picture_without_numbers_is_an_error_with_a_callback_and_without,
         encoded_rows_are_those_of_process,

@@ -14,6 +14,7 @@
 #include "darkroom/image/transform.h"
 #include "darkroom/ingest/part_record.h"
 #include "darkroom/stores/stores.h"
+#include "darkroom/tensor/gpu_turn.h"
 
 namespace darkroom {
 
@@ -56,14 +57,16 @@ class BatchTransformer {
 };
 
 /// Pictures, or the squares of a BatchTransformer with the same options, to the rows of a latents dataset: columns, types and bytes of the
-/// Parquet parts that process writes of the same rows. Thread safety: any number of threads; on a GPU their calls take turns.
+/// Parquet parts that process writes of the same rows. Thread safety: any number of threads; on a GPU their networks take turns.
 class BatchEncoder {
  public:
   /// Of `options` counts what decides a row (model, transform, place, batching with batch_size, latents, text, dialect, dtype,
   /// tokenizer_dialect, caption_column, keep_columns, seed, encoder_threads) and decoder_program. The model is loaded, and fetched where it
   /// is remote. Errors: kInvalidArgument (a field; the dialect mosaicml, which is not of record batches), those of loading and
-  /// check_decoder.
-  static Result<std::unique_ptr<BatchEncoder>> open(StoreSet& stores, const ProcessOptions& options, std::stop_token stop = {});
+  /// check_decoder. `gpu_turn`, unless null, is held while networks are loaded or at work on a GPU, for whatever else works there in this
+  /// process; on the CPU it is not asked. REQUIRES: it outlives this.
+  static Result<std::unique_ptr<BatchEncoder>> open(StoreSet& stores, const ProcessOptions& options, std::stop_token stop = {},
+                                                    GpuTurn* gpu_turn = nullptr);
   ~BatchEncoder();
 
   /// Computes with encoder_threads intra-op threads on the calling thread, whose number is put back. Errors: BatchTransformer::transform's;

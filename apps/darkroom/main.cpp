@@ -23,6 +23,7 @@
 #include "darkroom/core/log.h"
 #include "darkroom/core/printable.h"
 #include "darkroom/core/shown_uri.h"
+#include "darkroom/core/used_up_memory.h"
 #include "darkroom/core/verbosity.h"
 #include "darkroom/core/version.h"
 #include "darkroom/files/file_system.h"
@@ -152,12 +153,10 @@ std::unique_ptr<CommandLine> make_command_line() {
 Result<int> run_action(const VerbDefinition& verb, VerbContext& context) {
   try {
     return verb.action()(context);
-  } catch (const std::bad_alloc&) {
-    return Status::resource_exhausted("out of memory; what was committed is safe: lower --memory, batch size or workers and run again");
+  } catch (const std::bad_alloc& error) {
+    return used_up_memory(error);
   } catch (const c10::OutOfMemoryError& error) {
-    return Status::resource_exhausted(
-        "the GPU's memory is used up; what was committed is safe: lower the batch size or --micro-batch and run again:",
-        error.what_without_backtrace());
+    return used_up_memory(GpuMemoryUsedUp(error.what_without_backtrace()));
   } catch (const std::exception& exception) {
     const auto* error = dynamic_cast<const std::system_error*>(&exception);
     if (error != nullptr && error->code() == std::errc::resource_unavailable_try_again) {

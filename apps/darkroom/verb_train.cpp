@@ -306,7 +306,8 @@ Result<int> end_rank(const Status& status, const RankPlace& place) {
 /// Where this rank's step runs.
 Status resolve_train_device(const RankPlace& place, TrainOptions& options) {
   const std::string& asked = options.recipe.runtime.device;
-  const auto device = resolve_rank_device(asked, place.local_rank, place.local_size);
+  const RankStarter starter = is_launched_here() ? RankStarter::kThisProgram : RankStarter::kLauncher;
+  const auto device = resolve_rank_device(asked, place.local_rank, place.local_size, starter);
   if (!device.is_ok()) {
     return device.status().with_context(fmt::format("--device or the recipe's field 'runtime.device' is \"{}\"", asked));
   }

@@ -27,8 +27,16 @@ def _run_of(rows: slice | range | None) -> tuple[int, int]:
     return start, _ALL if stop is None else max(0, stop - start)
 
 
+def _is_list(kind: pa.DataType) -> bool:
+    return pa.types.is_fixed_size_list(kind) or _varies_in_length(kind)
+
+
+def _varies_in_length(kind: pa.DataType) -> bool:
+    return any(is_kind(kind) for is_kind in (pa.types.is_list, pa.types.is_large_list, pa.types.is_list_view, pa.types.is_large_list_view))
+
+
 def _holds_whole_numbers(kind: pa.DataType) -> bool:
-    return pa.types.is_integer(kind.value_type if pa.types.is_fixed_size_list(kind) else kind)
+    return _holds_whole_numbers(kind.value_type) if _is_list(kind) else pa.types.is_integer(kind)
 
 
 def _as_numpy(values: pa.Array) -> np.ndarray:
@@ -40,11 +48,24 @@ def _as_numpy(values: pa.Array) -> np.ndarray:
     return values.to_numpy(zero_copy_only=False)
 
 
+def _has_null(values: pa.Array) -> bool:
+    return values.null_count > 0 or (_is_list(values.type) and _has_null(values.flatten()))
+
+
+def _is_or_has_none(value: Any) -> bool:
+    return value is None or (isinstance(value, list) and any(map(_is_or_has_none, value)))
+
+
 def _first_null(values: pa.Array) -> int | None:
     """The first row of whole numbers, or of lists of them, that is null or has one."""
-    if values.null_count == 0 and not (pa.types.is_fixed_size_list(values.type) and values.flatten().null_count):
-        return None
-    return next(row for row, value in enumerate(values.to_pylist()) if value is None or (isinstance(value, list) and None in value))
+    return next(row for row, value in enumerate(values.to_pylist()) if _is_or_has_none(value)) if _has_null(values) else None
+
+
+def _first_beyond_int64(numbers: np.ndarray) -> int | None:
+    """The first row with a number that torch's int64 cannot hold."""
+    is_beyond = numbers.reshape(len(numbers), -1) > np.iinfo(np.int64).max if numbers.dtype == np.uint64 else np.zeros((0, 1), bool)
+    rows = np.flatnonzero(is_beyond.any(axis=1))
+    return int(rows[0]) if len(rows) else None
 
 
 class LatentsReader:
@@ -68,8 +89,9 @@ class LatentsReader:
 
     def to_numpy(self, shapes: Mapping[str, Sequence[int]] | None = None) -> Iterator[dict[str, np.ndarray]]:
         """Each batch as {column: array}: tensors as read-only float16 or float32 [N, ...] over the batch's own memory, token ids as
-        [N, 77], text as arrays of objects. A batch in which a column of whole numbers has a null gives that column as objects, too, with
-        None in the null's place: floats would lose digits. `shapes` gives the shape of a row of columns that do not say it (mosaicml's bytes)."""
+        [N, 77], text as arrays of objects. A batch in which a column of whole numbers, or of lists of them, has a null gives that
+        column as objects, too, with None in the null's place: floats would lose digits. `shapes` gives the
+        shape of a row of columns that do not say it (mosaicml's bytes)."""
         for batch in self._batches():
             rows = pa.record_batch(batch)
             yield {name: batch.numpy_tensor(name, list(shapes[name]) if shapes and name in shapes else [])
@@ -78,8 +100,9 @@ class LatentsReader:
 
     def to_torch(self, shapes: Mapping[str, Sequence[int]] | None = None) -> "Iterator[dict[str, torch.Tensor]]":
         """Each batch as {column: tensor}: the columns of tensors, over the batch's own memory (writing into one changes that), and those of
-        whole numbers. Errors: ValueError where one of these has a null, which no tensor can hold; leave the column out, or take to_numpy().
-        Needs the Python package torch, with the CUDA libraries that it asks for."""
+        whole numbers and of lists of them of one fixed length, as int64. Other columns are left out, lists that vary in length among them.
+        Errors: ValueError where a column of whole numbers has a null, or a number above 2**63 - 1: no tensor of int64 holds these; leave the
+        column out, or take to_numpy(). Needs the Python package torch, with the CUDA libraries that it asks for."""
         import torch
 
         first_row = self._first
@@ -90,11 +113,14 @@ class LatentsReader:
                     tensors[name] = batch.torch_tensor(name, list(shapes[name]) if shapes and name in shapes else [])
                     continue
                 column = rows.column(name)
-                if not _holds_whole_numbers(column.type):
+                if not _holds_whole_numbers(column.type) or _varies_in_length(column.type):
                     continue
                 if (null := _first_null(column)) is not None:
                     raise ValueError(f"a tensor cannot hold a null; leave the column out (columns=) or use to_numpy() (column, row): {name}, {first_row + null}")
-                tensors[name] = torch.from_numpy(_as_numpy(column).astype(np.int64))
+                numbers = _as_numpy(column)
+                if (large := _first_beyond_int64(numbers)) is not None:
+                    raise ValueError(f"a tensor of int64 cannot hold a number above 2**63 - 1; leave the column out (columns=) or use to_numpy() (column, row): {name}, {first_row + large}")
+                tensors[name] = torch.from_numpy(numbers.astype(np.int64))
             first_row += rows.num_rows
             yield tensors
 

@@ -49,7 +49,8 @@ class Transform(_Operator):
     Encode takes: for machines without an encoder.
 
     Called with a pyarrow record batch or table, gives the same kind. As in `darkroom process`, a row that fails is left out and counted
-    under its code (`counts`). Pictures are decoded in a sandboxed process unless `sandbox` is False. Any number of threads may call it.
+    under its code (`counts`). Errors: darkroom.Error (failed_precondition) for a batch without the column `key`, or with a row in which it is
+    null or empty. Pictures are decoded in a sandboxed process unless `sandbox` is False. Any number of threads may call it.
     """
 
     def __init__(self, resolution: int, *, resize: str = "bilinear", crop: str = "center", orientation: str = "ignore", seed: int = 0,
@@ -62,7 +63,8 @@ class Transform(_Operator):
 
 class Encode(_Operator):
     """Rows of an image dataset, or squares of Transform with the same arguments, to the rows of a latents dataset: columns, types and bytes
-    of the parts that `darkroom process` with these flags writes of the same rows. The rows need a column `key`, which decides their draws.
+    of the parts that `darkroom process` with these flags writes of the same rows. The rows need a column `key`, which decides their draws;
+    a batch in which one is null or empty is refused (darkroom.Error, failed_precondition).
 
     `batching`: "alone" (auto on the CPU): a row's bits depend on nothing but the row; "together" (auto on a GPU): `batch_size` rows in one
     call of the networks. `threads`: of torch inside an operation while a call lasts; they change bits. The rest is as in Transform.

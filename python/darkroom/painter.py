@@ -37,8 +37,9 @@ class Painter:
     """A model that paints: a model folder, a checkpoint of a run, or an original checkpoint of Stable Diffusion 1 or 2 as one file; here
     or at an address (s3://, hf://, https://), from which it is fetched.
 
-    Several threads may paint with one painter; on a GPU their calls take turns. `threads`: of torch inside an operation, while a call
-    lasts; they change the last bits of a picture. Each call works without the GIL. The other arguments are the flags of `darkroom sample`.
+    Several threads may paint with one painter; on a GPU all painters and encoders of a process take turns, step by step. `threads`: of
+    torch inside an operation, while a call lasts; they change the last bits of a picture. Each call works without the GIL. The other
+    arguments are the flags of `darkroom sample`.
     """
 
     def __init__(self, model: str | os.PathLike[str], device: str = "cpu", precision: str = "float32", threads: int = 1, *,
@@ -56,7 +57,7 @@ class Painter:
 
         `sampler`: one of `samplers`, empty for the model's own. `width`, `height`: 0 for the model's size. `init_image` (encoded bytes, a
         PIL picture or an array): start from it, taking the share `strength` of the steps. `callback(picture, step, steps)` is called after
-        each step; what it raises ends the call, as Ctrl-C does.
+        each step, and may paint; what it raises ends the call, as Ctrl-C does.
         """
         settings = native.PictureSettings()
         settings.negative, settings.sampler = negative, sampler

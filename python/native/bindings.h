@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "darkroom/core/result.h"
+#include "darkroom/tensor/gpu_turn.h"
 
 namespace darkroom {
 
@@ -42,5 +43,9 @@ auto without_gil(Work&& work) {
   const nanobind::gil_scoped_release released;
   return std::forward<Work>(work)();
 }
+
+/// Of all painters and encoders of this process that are on a GPU, whichever: held while one is opened, works or goes, and never while
+/// Python runs, so that a callback may paint. REQUIRES: it is taken and let go without the GIL.
+GpuTurn& gpu_turn();
 
 }  // namespace darkroom

@@ -16,6 +16,11 @@ void raise_failure(const Status& status, const std::string& row_error) {
   throw nb::python_error();
 }
 
+GpuTurn& gpu_turn() {
+  static auto* turn = new GpuTurn;  // Never destroyed: threads may be at work when the process ends.
+  return *turn;
+}
+
 }  // namespace darkroom
 
 NB_MODULE(_native, module) {

@@ -92,7 +92,7 @@ Result<std::unique_ptr<BatchEncoder>> load_encoder(ProcessOptions options, const
   DARKROOM_ASSIGN_OR_RETURN(options.place, find_network_place(device, precision, torch::kFloat16));
   MetricsRegistry metrics;
   const auto stores = open_stores(metrics, {});
-  return BatchEncoder::open(*stores, options);
+  return BatchEncoder::open(*stores, options, {}, &gpu_turn());
 }
 
 }  // namespace

@@ -3,7 +3,6 @@
 #include <nanobind/stl/unique_ptr.h>
 #include <nanobind/stl/vector.h>
 
-#include <algorithm>
 #include <chrono>
 #include <memory>
 #include <mutex>
@@ -33,11 +32,22 @@ using GivenPixels = nb::ndarray<const uint8_t, nb::shape<-1, -1, 3>, nb::c_conti
 
 constexpr std::chrono::milliseconds kBetweenSignals(200);
 
-/// A painter and how its calls share it.
+/// A painter, which works, and goes, in its turn.
 struct OpenPainter {
+  OpenPainter(std::unique_ptr<Painter> opened, int num_threads)
+      : painter(std::move(opened)), threads(num_threads), turn(painter->place().device.is_cpu() ? nullptr : &gpu_turn()) {}
+  ~OpenPainter() {
+    without_gil([this] {
+      const auto held = take_turn(turn);
+      painter.reset();
+    });
+  }
+  OpenPainter(const OpenPainter&) = delete;
+  OpenPainter& operator=(const OpenPainter&) = delete;
+
   std::unique_ptr<Painter> painter;
-  int threads = 1;
-  std::timed_mutex one_at_a_time;  // Held by a call while the networks are on a GPU.
+  int threads;
+  GpuTurn* turn;  // Null on the CPU.
 };
 
 /// The settings of one picture, as Python gives them.
@@ -61,7 +71,7 @@ Result<std::unique_ptr<Painter>> load_painter(PainterSource source, const std::s
   MetricsRegistry metrics;
   const auto stores = open_stores(metrics, {});
   DARKROOM_ASSIGN_OR_RETURN(const SourceCopies copies, fetch_source(*stores, source, {}));
-  return open_painter(source);
+  return open_painter(source, {}, source.place.device.is_cpu() ? nullptr : &gpu_turn());
 }
 
 std::unique_ptr<OpenPainter> open_named_painter(const std::string& model, const std::string& device, const std::string& precision,
@@ -78,10 +88,8 @@ std::unique_ptr<OpenPainter> open_named_painter(const std::string& model, const 
   source.prediction_type = prediction_type;
   source.shipped_tokenizer = shipped_tokenizer;
   source.tokenizer_dialect = tokenizer_dialect;
-  auto opened = std::make_unique<OpenPainter>();
-  opened->threads = threads;
-  opened->painter = value_or_raise(without_gil([&] { return load_painter(std::move(source), device, precision); }));
-  return opened;
+  return std::make_unique<OpenPainter>(value_or_raise(without_gil([&] { return load_painter(std::move(source), device, precision); })),
+                                       threads);
 }
 
 template <typename T>
@@ -137,49 +145,42 @@ void look_up(const nb::object& callback, size_t num_taken, size_t num_steps) {
   }
 }
 
-/// Marks, while it lives, that this thread paints with a painter. A callback of paint() that paints with the same one is refused: on a GPU
-/// it would wait for its own end.
-class PaintingHere {
- public:
-  explicit PaintingHere(const OpenPainter& open) {
-    if (std::find(painters().begin(), painters().end(), &open) != painters().end()) {
-      raise_failure(Status::failed_precondition(
-          "a callback of paint() cannot paint with the same Painter, which is at work until paint() returns; open another one"));
+/// What `work`, a piece of a picture, returns: done without the GIL, on a GPU in the painter's turn. Who waits for that hears of Ctrl-C.
+template <typename Work>
+auto in_turn(const OpenPainter& open, const Work& work) {
+  std::optional<decltype(work())> done;
+  const auto try_it = [&] {
+    std::unique_lock<GpuTurn> held;
+    if (open.turn != nullptr && !(held = std::unique_lock(*open.turn, kBetweenSignals)).owns_lock()) {
+      return false;
     }
-    painters().push_back(&open);
+    done.emplace(work());
+    return true;
+  };
+  while (!without_gil(try_it)) {
+    look_for_signals();
   }
-  ~PaintingHere() { painters().pop_back(); }
-  PaintingHere(const PaintingHere&) = delete;
-  PaintingHere& operator=(const PaintingHere&) = delete;
-
- private:
-  static std::vector<const OpenPainter*>& painters() {
-    thread_local std::vector<const OpenPainter*> at_work;  // Of nested calls, the innermost last.
-    return at_work;
-  }
-};
+  return *std::move(done);
+}
 
 /// The picture that paint() gives in a batch of one, step by step.
 Pixels paint_picture(OpenPainter& open, const std::string& prompt, uint64_t seed, const PictureSettings& settings,
                      const nb::object& callback) {
-  const PaintingHere here(open);
   const PaintRequest request = request_of(prompt, seed, settings);
   Painter& painter = *open.painter;
   const IntraOpThreads threads(open.threads);
-  std::unique_lock alone(open.one_at_a_time, std::defer_lock);
-  while (!painter.place().device.is_cpu() && !without_gil([&] { return alone.try_lock_for(kBetweenSignals); })) {
-    look_for_signals();
-  }
-  const auto work = value_or_raise(without_gil([&] { return painter.begin(request); }));
+  const auto work = value_or_raise(in_turn(open, [&] { return painter.begin(request); }));
+  const auto step = [&] {
+    PictureInWork* const picture = work.get();
+    painter.step({&picture, 1});
+    return picture->num_calls_left();
+  };
   const size_t num_steps = work->num_calls_left();
-  while (work->num_calls_left() > 0) {
-    without_gil([&] {
-      PictureInWork* const picture = work.get();
-      painter.step({&picture, 1});
-    });
-    look_up(callback, num_steps - work->num_calls_left(), num_steps);
+  for (size_t num_left = num_steps; num_left > 0;) {
+    num_left = in_turn(open, step);
+    look_up(callback, num_steps - num_left, num_steps);
   }
-  Image image = value_or_raise(without_gil([&] { return painter.finish(*work); }));
+  Image image = value_or_raise(in_turn(open, [&] { return painter.finish(*work); }));
   return owned_array(std::move(image.pixels), {static_cast<size_t>(image.height), static_cast<size_t>(image.width), size_t{3}});
 }
 

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "darkroom/core/check.h"
+#include "darkroom/core/used_up_memory.h"
 
 namespace darkroom {
 
@@ -60,7 +61,7 @@ void Batcher::run(std::stop_token stop) {
       try {
         return make(next_batch_++);
       } catch (const std::exception& error) {
-        return Status::internal("making a training batch failed:", error.what());
+        return caught_failure("making a training batch failed:", error);
       }
     }();
     const bool is_last = !batch.is_ok();

@@ -31,8 +31,10 @@ bool go_together(const ProcessOptions& options) {
   return options.batching == Batching::kTogether || (options.batching == Batching::kAuto && !options.place.device.is_cpu());
 }
 
-Result<std::shared_ptr<const FrozenModels>> fetch_frozen_models(StoreSet& stores, const ProcessOptions& options, std::stop_token stop) {
+Result<std::shared_ptr<const FrozenModels>> fetch_frozen_models(StoreSet& stores, const ProcessOptions& options, std::stop_token stop,
+                                                                GpuTurn* gpu_turn) {
   DARKROOM_ASSIGN_OR_RETURN(const LocalCopy model, fetch_model_files(stores, options.model, is_frozen_part, std::move(stop)));
+  const auto turn = take_turn(gpu_turn);
   return load_frozen_models(local_files(), model.path(), options.tokenizer_dialect, options.place);
 }
 

@@ -31,6 +31,8 @@ Result<ImageRows> open_keyed_rows(const arrow::RecordBatch& batch, const std::st
         "(columns):",
         fmt::format("{}", fmt::join(batch.schema()->field_names(), ", ")));
   }
+  DARKROOM_ASSIGN_OR_RETURN(const BytesColumn keys, BytesColumn::open(kTheBatch, columns.key, batch.GetColumnByName(columns.key)));
+  DARKROOM_RETURN_IF_ERROR(check_row_keys(keys, columns.key, batch.num_rows()));
   return ImageRows::open(kTheBatch, columns, batch, 0);
 }
 
@@ -115,6 +117,7 @@ Result<RecordsOut> BatchTransformer::transform(const std::shared_ptr<arrow::Reco
 struct BatchEncoder::State {
   ProcessOptions options;
   std::shared_ptr<const RowEncoder> encoder;
+  GpuTurn* gpu_turn = nullptr;  // Null on the CPU, too.
   NetworkEncoder networks{encoder, options};
   DecoderPool decoders{options.decoder_program};
 
@@ -149,6 +152,7 @@ void BatchEncoder::State::run_networks(ProcessBatch& work) const {
     return;
   }
   const IntraOpThreads threads(options.encoder_threads);
+  const auto turn = take_turn(gpu_turn);
   work.encoded = networks.encode(work.prepared, {});
   const std::vector<uint8_t>& is_finite = work.encoded.is_finite;
   work.tally.rows_out = std::count(is_finite.begin(), is_finite.end(), 1);
@@ -164,7 +168,8 @@ BatchEncoder::~BatchEncoder() = default;
 
 const RowEncoder& BatchEncoder::encoder() const { return *state_->encoder; }
 
-Result<std::unique_ptr<BatchEncoder>> BatchEncoder::open(StoreSet& stores, const ProcessOptions& options, std::stop_token stop) {
+Result<std::unique_ptr<BatchEncoder>> BatchEncoder::open(StoreSet& stores, const ProcessOptions& options, std::stop_token stop,
+                                                         GpuTurn* gpu_turn) {
   if (options.dialect == LatentsDialect::kMosaicMl) {
     return Status::invalid_argument("shards of this --output-dialect are no record batches; use another one:",
                                     latents_dialect_name(options.dialect));
@@ -173,10 +178,12 @@ Result<std::unique_ptr<BatchEncoder>> BatchEncoder::open(StoreSet& stores, const
   job.input = job.output = kTheBatch;  // What a job must name.
   DARKROOM_RETURN_IF_ERROR(job.validate());
   DARKROOM_RETURN_IF_ERROR(check_decoder(job.decoder_program, kAnySize, stop));
-  DARKROOM_ASSIGN_OR_RETURN(auto models, fetch_frozen_models(stores, job, std::move(stop)));
+  GpuTurn* const turn = job.place.device.is_cpu() ? nullptr : gpu_turn;
+  DARKROOM_ASSIGN_OR_RETURN(auto models, fetch_frozen_models(stores, job, std::move(stop), turn));
   DARKROOM_RETURN_IF_ERROR(check_ids(job.text, models->tokenizer->vocabulary_size()));
+  const auto held = take_turn(turn);
   DARKROOM_ASSIGN_OR_RETURN(auto encoder, make_encoder(std::move(models), job));
-  return std::unique_ptr<BatchEncoder>(new BatchEncoder(std::make_unique<State>(std::move(job), std::move(encoder))));
+  return std::unique_ptr<BatchEncoder>(new BatchEncoder(std::make_unique<State>(std::move(job), std::move(encoder), turn)));
 }
 
 Result<RecordsOut> BatchEncoder::encode(const std::shared_ptr<arrow::RecordBatch>& batch) {

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "darkroom/core/random.h"
+#include "darkroom/core/used_up_memory.h"
 #include "darkroom/nn/model_folder.h"
 #include "darkroom/ops/counter_normal.h"
 #include "darkroom/tensor/device_event.h"
@@ -173,7 +174,7 @@ void RowEncoder::encode_part(std::span<const PreparedRow> rows, int64_t first, c
   put(is_finite, is_finite_n);
 }
 
-EncodedRows RowEncoder::encode(std::span<const PreparedRow> rows, const std::stop_token& stop) const {
+EncodedRows RowEncoder::encode(std::span<const PreparedRow> rows, const std::stop_token& stop) const try {
   DARKROOM_CHECK(!rows.empty(), "an encoder batch without rows");
   const auto num_rows = static_cast<int64_t>(rows.size());
   const auto rows_of = [&](std::vector<int64_t> shape, torch::Dtype dtype) {
@@ -213,14 +214,18 @@ EncodedRows RowEncoder::encode(std::span<const PreparedRow> rows, const std::sto
   const bool* is_finite = is_finite_n.const_data_ptr<bool>();
   encoded.is_finite.assign(is_finite, is_finite + first);
   return encoded;
+} catch (const c10::OutOfMemoryError& failure) {
+  throw GpuMemoryUsedUp(failure.what_without_backtrace());
 }
 
-torch::Tensor RowEncoder::empty_caption_states() const {
+torch::Tensor RowEncoder::empty_caption_states() const try {
   const torch::NoGradGuard no_gradients;
   std::vector<int32_t> ids(ClipTokenizer::kContextLength);
   models_->tokenizer->encode("", ids);
   const torch::Tensor ids_bt = torch::tensor(ids, torch::kInt32).to(torch::kInt64).unsqueeze(0);
   return encode_ids(ids_bt).squeeze(0).to(options_.dtype).cpu().contiguous();
+} catch (const c10::OutOfMemoryError& failure) {
+  throw GpuMemoryUsedUp(failure.what_without_backtrace());
 }
 
 }  // namespace darkroom

@@ -9,6 +9,8 @@
 #include <utility>
 #include <vector>
 
+#include "darkroom/core/used_up_memory.h"
+
 namespace darkroom {
 namespace {
 
@@ -59,7 +61,7 @@ Status run_apart(int num_threads, const char* doing, const std::function<void()>
     return Status::resource_exhausted(fmt::format("no thread can be started for {}; let there be more processes (ulimit -u):", doing),
                                       failure.what());
   } catch (const std::exception& failure) {
-    return Status::internal(fmt::format("{} failed:", doing), failure.what());
+    return caught_failure("it failed:", failure).with_context(doing);
   }
 }
 

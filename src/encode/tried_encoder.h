@@ -9,11 +9,11 @@
 namespace darkroom {
 
 /// Encodes grey pictures, as many at a time as the networks take together and in a thread of its own with so many intra-op threads, for
-/// about two seconds: once to start with, which does not count, then at least once. Errors: kResourceExhausted (no thread), kInternal.
+/// about two seconds: once to start with, which does not count, then at least once. Errors: those of run_apart.
 Result<TriedEncoder> try_encoder(const RowEncoder& encoder, int num_threads);
 
 /// Runs `task` in a thread of its own with so many intra-op threads, because that number belongs to the thread that sets it.
-/// Errors: kResourceExhausted (no thread); kInternal with `doing` where it throws.
+/// Errors: kResourceExhausted (no thread, no memory); kInternal with `doing` where it throws.
 Status run_apart(int num_threads, const char* doing, const std::function<void()>& task);
 
 }  // namespace darkroom

@@ -138,12 +138,19 @@ Result<JobOutlook> process_outlook(const StageSummary& summary, const Catalogue&
                          "what the tensors of a row take; columns kept besides are not in it"};
   }
   const Range encoders = times({work.encoder_rows_per_second_low, work.encoder_rows_per_second_high}, work.num_encoders);
-  outlook.rows_per_second = {
-      shared_by(times(transform.value, num_cores), encoders),
-      fmt::format("{} encoder workers that were just tried here at {:.3g} to {:.3g} rows/s each, on the same {} cores as decoding and "
-                  "resizing at {:.0f} to {:.0f} rows/s each ({}, {})",
-                  work.num_encoders, work.encoder_rows_per_second_low, work.encoder_rows_per_second_high, num_cores, transform.value.low,
-                  transform.value.high, transform.origin.date, transform.origin.source)};
+  const Range transforms = times(transform.value, num_cores);
+  const std::string decoding = fmt::format("decoding and resizing at {:.0f} to {:.0f} rows/s each ({}, {})", transform.value.low,
+                                           transform.value.high, transform.origin.date, transform.origin.source);
+  const std::string trial =
+      fmt::format("tried here at {:.3g} to {:.3g} rows/s", work.encoder_rows_per_second_low, work.encoder_rows_per_second_high);
+  if (work.encodes_on_gpu) {  // Stages side by side, each with what it works on to itself.
+    outlook.rows_per_second = {slower_of(transforms, encoders),
+                               fmt::format("the lower of the GPU's encoder, just {}, and {} cores {}", trial, num_cores, decoding)};
+  } else {
+    outlook.rows_per_second = {shared_by(transforms, encoders),
+                               fmt::format("{} encoder workers that were just {} each, on the same {} cores as {}", work.num_encoders,
+                                           trial, num_cores, decoding)};
+  }
   return outlook;
 }
 

@@ -56,6 +56,17 @@ Result<std::shared_ptr<arrow::FixedSizeListArray>> require_squares(const arrow::
 
 }  // namespace
 
+Status check_row_keys(const BytesColumn& keys, const std::string& name, int64_t num_rows) {
+  for (int64_t row = 0; row < num_rows; ++row) {
+    if (keys.at(row).value_or("").empty()) {
+      return Status::failed_precondition(
+          "a row of a record batch needs a key that is neither null nor empty: it decides the row's draws (column, row of the batch):",
+          name, row);
+    }
+  }
+  return {};
+}
+
 std::string squares_name(int resolution) { return fmt::format("pixels_{}", resolution); }
 
 Status check_beside_squares(const std::vector<std::string>& names, int resolution) {
@@ -91,6 +102,7 @@ Result<SquareRows> SquareRows::open(const arrow::RecordBatch& batch, int resolut
   DARKROOM_ASSIGN_OR_RETURN(const auto captions, require_column(batch, "caption"));
   DARKROOM_ASSIGN_OR_RETURN(BytesColumn key_bytes, BytesColumn::open(kBatchOfSquares, "key", keys));
   DARKROOM_ASSIGN_OR_RETURN(BytesColumn caption_bytes, BytesColumn::open(kBatchOfSquares, "caption", captions));
+  DARKROOM_RETURN_IF_ERROR(check_row_keys(key_bytes, "key", batch.num_rows()));
   SquareRows rows(std::move(key_bytes), std::move(caption_bytes));
   DARKROOM_ASSIGN_OR_RETURN(rows.widths_, require_numbers(batch, "width"));
   DARKROOM_ASSIGN_OR_RETURN(rows.heights_, require_numbers(batch, "height"));
@@ -100,7 +112,7 @@ Result<SquareRows> SquareRows::open(const arrow::RecordBatch& batch, int resolut
 }
 
 std::optional<RowError> SquareRows::error_of(int64_t row) const {
-  if (!keys_.at(row) || squares_->IsNull(row)) {
+  if (squares_->IsNull(row)) {
     return RowError{.code = RowErrorCode::kNullImage};
   }
   if (is_blank(captions_.at(row).value_or(""))) {

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "darkroom/core/log.h"
+#include "darkroom/core/used_up_memory.h"
 #include "frames.h"
 #include "handshake.h"
 
@@ -86,7 +87,7 @@ std::string SliceWorkers::answer(int worker, const SliceJob& job) {
     try {
       return make_(worker, job.rows);
     } catch (const std::exception& failure) {
-      return Status::internal("making a slice failed:", failure.what());
+      return caught_failure("making a slice failed:", failure);
     }
   }();
   {

@@ -8,6 +8,8 @@
 #include <thread>
 #include <utility>
 
+#include "darkroom/core/used_up_memory.h"
+
 namespace darkroom {
 
 StageStats::StageStats(std::string name, int num_workers, MetricsRegistry* metrics) : name_(std::move(name)), num_workers_(num_workers) {
@@ -96,7 +98,7 @@ void Pipeline::run_worker(Group& group, int worker) {
   } catch (const CheckFailure& failure) {
     status = Status::internal("a stage broke an invariant:", failure.what());
   } catch (const std::exception& failure) {
-    status = Status::internal("a stage failed unexpectedly:", failure.what());
+    status = caught_failure("a stage failed unexpectedly:", failure);
   }
   if (!status.is_ok()) {
     fail(std::move(status));

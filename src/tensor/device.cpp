@@ -111,14 +111,14 @@ Result<std::string> resolve_device(const std::string& text) {
   return fmt::format("cuda:{}", index);
 }
 
-Result<std::string> resolve_rank_device(const std::string& text, int64_t local_rank, int64_t local_size) {
+Result<std::string> resolve_rank_device(const std::string& text, int64_t local_rank, int64_t local_size, RankStarter starter) {
   const bool shares = std::getenv(kShareGpuVariable) != nullptr;
   if (local_size == 1 || text == "cpu" || (shares && text != "auto")) {
     return resolve_device(text);
   }
   const auto num_gpus = list_gpus().is_ok() ? static_cast<int64_t>(list_gpus()->size()) : 0;
   // A launcher that gives every rank its own GPU shows it no other.
-  const bool sees_own = num_gpus == 1 && std::getenv("CUDA_VISIBLE_DEVICES") != nullptr;
+  const bool sees_own = starter == RankStarter::kLauncher && num_gpus == 1 && std::getenv("CUDA_VISIBLE_DEVICES") != nullptr;
   if (text == "auto") {
     const auto own = resolve_device(sees_own ? "cuda:0" : fmt::format("cuda:{}", local_rank));
     return (sees_own || num_gpus >= local_size) && own.is_ok() ? own : resolve_device("cpu");

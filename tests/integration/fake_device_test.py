@@ -15,6 +15,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import unittest.mock
 
 from pyarrow.parquet import read_table
 from ranks_test import finish, read_until
@@ -218,6 +219,9 @@ def process_and_sample_give_what_the_cpu_gives() -> None:
     latents = [[read_table(part).to_pylist() for part in sorted(pathlib.Path(bench.path(name)).glob("*.parquet"))] for name in ("latents-cpu", "latents-device", "latents")]
     require(latents[0] == latents[1] and latents[0], "latents differ")
     require(latents[1] != latents[2], "float16 changed no bit")
+    looked = run_on_device(["process", bench.images, bench.path("latents-looked"), *shared, "--device", "cuda:0", "--dry-run"])
+    require_done(looked)
+    require("the lower of the GPU's encoder" in looked.stderr, "a GPU's encoder shares the cores with decoding", looked.stderr[-4000:])
     pictures = []
     for device in ("cpu", "cuda:0"):
         pictures.append(bench.path(f"{device[:3]}.png"))
@@ -284,9 +288,11 @@ def ranks_of_one_machine_want_a_gpu_each() -> None:
     groups = ("runtime.gradient_groups=2", "batch.micro=2", "schedule.max_steps=1")
     done = run_on_device([*bench.command("one-gpu", "cuda:0", *groups), "--nproc", "2"])
     require(done.returncode != 0 and "say cuda, which gives every rank its own" in done.stderr, "two ranks took one GPU", done.returncode, done.stderr[-2000:])
-    # `auto` is the CPU where there are fewer GPUs than ranks.
-    require_done(run_on_device([*bench.command("fewer-gpus", "auto", *groups), "--nproc", "2"]))
-    require(json.loads(pathlib.Path(bench.path("fewer-gpus"), "run.json").read_text())["starts"][0]["device"] == "cpu", "another device was taken")
+    # `auto` is the CPU where there are fewer GPUs than ranks, whether or not somebody has said which of them shall be seen.
+    for name, visible in (("fewer-gpus", {}), ("fewer-visible-gpus", {"CUDA_VISIBLE_DEVICES": "0"})):
+        with unittest.mock.patch.dict(os.environ, visible):
+            require_done(run_on_device([*bench.command(name, "auto", *groups), "--nproc", "2"]))
+        require(json.loads(pathlib.Path(bench.path(name), "run.json").read_text())["starts"][0]["device"] == "cpu", "another device was taken", name)
 
 
 def sums_on_a_stream_of_their_own_wait_for_the_pass() -> None:

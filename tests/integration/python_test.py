@@ -30,6 +30,7 @@ import safetensors_files
 from workbench import ROOT, LoopbackWeb, Skipped, Workbench, digests, main, require, run
 
 STAGED = ROOT / "build" / "release" / "python"
+FAKE_DEVICE = ROOT / "build" / "release" / "tests" / "fake_device"  # A GPU that is not there (fake_device_test.py).
 MODEL = ROOT / "models" / "tiny"
 SIDE = 64
 CAPTIONS = ["a red apple", "", "Ünïcode – ½", "word " * 200]
@@ -229,17 +230,79 @@ os._exit(0)  # The thread waits for a reader who does not come.
     require(python(code) == "ran", "a thread")
 
 
-def a_callback_that_paints_with_the_same_painter_is_refused() -> None:
-    told = []
+def a_callback_may_paint_with_any_painter() -> None:
+    others = [painter(), darkroom().Painter(MODEL)]
+    cat, dog = (painter().paint(prompt, steps=2, sampler="ddim")[0].tobytes() for prompt in ("a cat", "a dog"))
+    cats = []
 
-    def paint_again(*where: int) -> None:
-        told.append(str(raised(darkroom().Error, painter().paint, "a cat", steps=2)))
-        other.paint("a cat", steps=1, sampler="ddim")
+    def paint_cats(*where: int) -> None:
+        cats.extend(other.paint("a cat", steps=2, sampler="ddim")[0].tobytes() for other in others)
 
-    other = darkroom().Painter(MODEL)
-    painter().paint("a dog", steps=1, sampler="ddim", callback=paint_again)
-    require(len(told) == 1 and "at work until paint() returns" in told[0], "the refusal", told)
-    painter().paint("a dog", steps=1, sampler="ddim")  # Nothing of the refused call stays.
+    require(painter().paint("a dog", steps=2, sampler="ddim", callback=paint_cats)[0].tobytes() == dog, "another picture")
+    require(cats == [cat] * 4, "other pictures in a callback", len(cats))
+
+
+def on_the_fake_device(code: str) -> str:
+    require((FAKE_DEVICE / "libdarkroom_cuda.so").exists(), "the fake device is not built: tools/build/build.sh release darkroom_fake_cuda")
+    return python(code, environment={"LD_LIBRARY_PATH": str(FAKE_DEVICE)})
+
+
+def painters_and_encoders_on_a_gpu_take_turns() -> None:
+    """A thread's network calls are recorded once there were about a dozen, while nobody else may ask the GPU for anything."""
+    code = f"""
+import concurrent.futures, os, darkroom, pyarrow.parquet
+rows = pyarrow.parquet.read_table({images()!r})
+def work(number):
+    if number == 4:
+        return encode(rows)
+    return painters[number % 2].paint("a red apple", seed=number, steps=14, sampler="ddim")[0].tobytes()
+def opened():
+    return [darkroom.Painter({str(MODEL)!r}, device="cuda:0") for _ in range(2)], darkroom.Encode({str(MODEL)!r}, {SIDE}, device="cuda:0", precision="float32", batch_size=2)
+painters, encode = opened()
+want = [work(number) for number in range(5)]
+pool = concurrent.futures.ThreadPoolExecutor(6)
+try:
+    doing = [pool.submit(work, number) for number in range(5)]
+    others = pool.submit(opened)
+    bad = [number for number, done in enumerate(doing) if done.result(timeout=300) != want[number]]
+    others.result(timeout=300)
+    print("other values: " + str(bad) if bad else "in turn", flush=True)
+except Exception as error:
+    print(repr(error).splitlines()[0], flush=True)
+os._exit(0)  # Whoever waits for ever is left.
+"""
+    said = on_the_fake_device(code)
+    require(said == "in turn", said)
+
+
+def callbacks_of_painters_on_a_gpu_may_paint_and_wait_for_who_paints() -> None:
+    code = f"""
+import concurrent.futures, os, threading, darkroom
+painters = [darkroom.Painter({str(MODEL)!r}, device="cuda:0") for _ in range(2)]
+want = painters[0].paint("a cat", steps=2)[0].tobytes()
+threads = concurrent.futures.ThreadPoolExecutor(2)
+both = threading.Barrier(2)
+cats = []
+def wait_for_another(*where):
+    cats.extend(threads.submit(painter.paint, "a cat", steps=2).result(timeout=120)[0].tobytes() for painter in painters)
+def paint_with(other):
+    def callback(*where):
+        both.wait(120)
+        cats.append(other.paint("a cat", steps=2)[0].tobytes())
+    return callback
+try:
+    painters[0].paint("a dog", steps=1, sampler="ddim", callback=wait_for_another)
+    crossed = [threads.submit(painters[number].paint, "a dog", steps=1, sampler="ddim", callback=paint_with(painters[1 - number])) for number in range(2)]
+    for done in crossed:
+        done.result(timeout=120)
+    assert cats == [want] * 4, len(cats)
+    print("painted", flush=True)
+except TimeoutError:
+    print("somebody waits for ever", flush=True)
+os._exit(0)  # Whoever waits for ever is left.
+"""
+    said = on_the_fake_device(code)
+    require(said == "painted", said)
 
 
 def what_a_callback_raises_ends_the_call() -> None:
@@ -524,6 +587,51 @@ def whole_numbers_keep_their_digits_beside_a_null() -> None:
             require(len(fine) == 2 and fine[0][column].dtype == np.int64, "without a null", fine)
 
 
+def lists_that_vary_in_length_keep_their_digits_beside_a_null() -> None:
+    folder = bench().folder / "latents-with-lists"
+    large = 2**60 + 1
+    values = [[large, row] if row not in (1, 4) else None if row == 1 else [large, None, 7] for row in range(10)]
+    # Parquet has no views of lists: those are looked at below by themselves.
+    kinds = {"lists": pa.list_(pa.int64()), "large_lists": pa.large_list(pa.int64()), "lists_of_lists": pa.list_(pa.list_(pa.int64()))}
+    if not folder.exists():
+        table = pq.read_table(processed("latents"))
+        for name, kind in kinds.items():
+            table = table.append_column(name, pa.array([[value] for value in values] if name == "lists_of_lists" else values, kind))
+        folder.mkdir()
+        pq.write_table(table, folder / "part-000000.parquet")
+    for rows in darkroom().read_latents(folder, columns=list(kinds), batch_rows=5).to_numpy():
+        for name in kinds:
+            require(rows[name].dtype == object, "kind", name, rows[name].dtype)
+    first, second = darkroom().read_latents(folder, columns=list(kinds), batch_rows=5).to_numpy()
+    for name in ("lists", "large_lists"):
+        require(list(first[name]) == values[:5], "digits", name, list(first[name]))
+        require([list(row) for row in second[name]] == values[5:], "without a null", name, list(second[name]))
+    require(list(first["lists_of_lists"]) == [[value] for value in values[:5]], "lists of lists", list(first["lists_of_lists"]))
+    latents = importlib.import_module("darkroom.latents")
+    for kind in (pa.list_view(pa.int64()), pa.large_list_view(pa.int64())):
+        array = pa.array(values, kind)
+        require(list(latents._as_numpy(array)) == values and latents._first_null(array[2:]) == 2, "views of lists", kind)
+    with unittest.mock.patch.dict(sys.modules, {"torch": types.SimpleNamespace(from_numpy=np.asarray)}):
+        require(list(darkroom().read_latents(folder, columns=list(kinds)).to_torch()) == [{}], "lists that vary in length are left out")
+
+
+def numbers_that_no_int64_holds_are_refused_as_tensors() -> None:
+    folder = bench().folder / "latents-with-large-numbers"
+    if not folder.exists():
+        table = pq.read_table(processed("latents"))
+        most = 2**63 - 1
+        numbers = pa.array([most if row != 6 else most + 1 for row in range(table.num_rows)], pa.uint64())
+        pairs = pa.array([[most, row] if row != 3 else [row, 2**64 - 1] for row in range(table.num_rows)], pa.list_(pa.uint64(), 2))
+        folder.mkdir()
+        pq.write_table(table.append_column("numbers", numbers).append_column("pairs", pairs), folder / "part-000000.parquet")
+    with unittest.mock.patch.dict(sys.modules, {"torch": types.SimpleNamespace(from_numpy=np.asarray)}):
+        for column, row in (("numbers", 6), ("pairs", 3)):
+            batches = darkroom().read_latents(folder, columns=[column], rows=slice(1, 10), batch_rows=2).to_torch()
+            require(f"{column}, {row}" in str(raised(ValueError, list, batches)), "which one", column)
+            fine = next(iter(darkroom().read_latents(folder, columns=[column], rows=slice(7, 9), batch_rows=2).to_torch()))
+            require(fine[column].dtype == np.int64 and fine[column].max() == 2**63 - 1, "the largest number", fine)
+
+
 # -- failures -----------------------------------------------------------------------------------------------------
 
 
@@ -554,6 +662,12 @@ def failures_are_exceptions_with_the_verbs_messages() -> None:
     raised(FileNotFoundError, encoder(), image_rows().drop_columns(["image"]))
     no_key = raised(it.Error, encoder(), image_rows().drop_columns(["key"]))
     require(no_key.code == "failed_precondition", "code", no_key.code)
+    keys = image_rows()["key"].to_pylist()
+    for key in (None, ""):
+        rows = image_rows().set_column(image_rows().schema.get_field_index("key"), "key", [[*keys[:2], key, *keys[3:]]])
+        for operator in (encoder(), it.Transform(SIDE)):
+            error = raised(it.Error, operator, rows)
+            require(error.code == "failed_precondition" and str(error).endswith("key 2"), "a row without a key", error)
     raised(TypeError, encoder(), [1, 2])
     raised(FileNotFoundError, lambda: list(it.read_latents(bench().path("nothing"))))
     raised(FileNotFoundError, lambda: list(it.read_latents(processed("latents"), columns=["pixels"])))
@@ -673,7 +787,9 @@ if __name__ == "__main__":
         a_callback_hears_of_every_step,
         python_runs_while_a_picture_is_painted,
         calls_that_wait_let_other_threads_run,
-        a_callback_that_paints_with_the_same_painter_is_refused,
+        a_callback_may_paint_with_any_painter,
+        painters_and_encoders_on_a_gpu_take_turns,
+        callbacks_of_painters_on_a_gpu_may_paint_and_wait_for_who_paints,
         what_a_callback_raises_ends_the_call,
         a_picture_without_numbers_is_an_error_with_a_callback_and_without,
         encoded_rows_are_those_of_process,
@@ -692,6 +808,8 @@ if __name__ == "__main__":
         every_dialect_gives_the_same_numbers,
         token_ids_and_text_come_as_arrays,
         whole_numbers_keep_their_digits_beside_a_null,
+        lists_that_vary_in_length_keep_their_digits_beside_a_null,
+        numbers_that_no_int64_holds_are_refused_as_tensors,
         failures_are_exceptions_with_the_verbs_messages,
         an_unknown_device_or_one_that_is_not_there_says_so,
         imports_in_any_order_map_each_library_once,

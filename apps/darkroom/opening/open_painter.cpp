@@ -51,12 +51,12 @@ Status check_going(const std::stop_token& stop) {
 
 // First the type, on the CPU: that takes longer than the copies, for which alone the GPU is asked.
 Status place_parts(const PainterSource& source, AutoencoderKL& vae, ClipTextModel& text_encoder, UNet2DConditionModel& unet,
-                   const std::stop_token& stop, std::mutex* gpu_turn) {
+                   const std::stop_token& stop, GpuTurn* gpu_turn) {
   place_network(*text_encoder, torch::kCPU, source.place.type);
   DARKROOM_RETURN_IF_ERROR(check_going(stop));
   place_network(*unet, torch::kCPU, source.place.type);
   DARKROOM_RETURN_IF_ERROR(check_going(stop));
-  const auto turn = gpu_turn == nullptr ? std::unique_lock<std::mutex>() : std::unique_lock(*gpu_turn);
+  const auto turn = take_turn(gpu_turn);
   with_memory_for([&] {
     place_network(*vae, source.place.device, torch::kFloat32);
     place_network(*text_encoder, source.place);
@@ -67,7 +67,7 @@ Status place_parts(const PainterSource& source, AutoencoderKL& vae, ClipTextMode
 
 // Fingerprints only where they are asked for: they read every weight.
 Result<std::unique_ptr<Painter>> open(const PainterSource& source, std::map<std::string, std::string>* fingerprints,
-                                      const std::stop_token& stop = {}, std::mutex* gpu_turn = nullptr) {
+                                      const std::stop_token& stop = {}, GpuTurn* gpu_turn = nullptr) {
   DARKROOM_ASSIGN_OR_RETURN(const FoundModel model, find_model(source));
   if (model.checkpoint && model.checkpoint->component != "unet") {
     return Status::failed_precondition("this checkpoint holds no U-Net; paint with one of a diffusion run (path, component):", source.model,
@@ -95,7 +95,7 @@ Result<std::unique_ptr<Painter>> open(const PainterSource& source, std::map<std:
 
 }  // namespace
 
-Result<std::unique_ptr<Painter>> open_painter(const PainterSource& source, const std::stop_token& stop, std::mutex* gpu_turn) {
+Result<std::unique_ptr<Painter>> open_painter(const PainterSource& source, const std::stop_token& stop, GpuTurn* gpu_turn) {
   return open(source, nullptr, stop, gpu_turn);
 }
 

@@ -2,12 +2,12 @@
 
 #include <cstdint>
 #include <memory>
-#include <mutex>
 #include <stop_token>
 #include <string>
 
 #include "darkroom/core/result.h"
 #include "darkroom/paint/painter.h"
+#include "darkroom/tensor/gpu_turn.h"
 #include "opening/model_source.h"
 
 namespace darkroom {
@@ -22,8 +22,7 @@ struct PainterSource : ModelSource {
 /// Loads what a painter needs. A stop request ends it between two parts. Errors: those of find_model; kNotFound (a part),
 /// kFailedPrecondition (parts of different models), kCorruptData (damaged files), kCancelled.
 /// `gpu_turn`, unless null, is held while weights go to the GPU, and not while they are read and converted.
-Result<std::unique_ptr<Painter>> open_painter(const PainterSource& source, const std::stop_token& stop = {},
-                                              std::mutex* gpu_turn = nullptr);
+Result<std::unique_ptr<Painter>> open_painter(const PainterSource& source, const std::stop_token& stop = {}, GpuTurn* gpu_turn = nullptr);
 
 /// Bytes of the weights that open_painter(source) would load, in the types in which they compute, without reading them. Errors: those of
 /// find_model; kNotFound (a part), those of opening safetensors.

@@ -35,7 +35,7 @@ Status try_device(const torch::Device& device) {
 }  // namespace
 
 Result<std::unique_ptr<PainterEngine>> PainterEngine::create(std::unique_ptr<Painter> painter, int threads,
-                                                             std::shared_ptr<std::mutex> gpu_turn, DeviceLost lost) {
+                                                             std::shared_ptr<GpuTurn> gpu_turn, DeviceLost lost) {
   auto engine = std::unique_ptr<PainterEngine>(new PainterEngine(std::move(painter), threads, std::move(gpu_turn), std::move(lost)));
   const SchedulerConfig& scheduler = engine->painter_->scheduler();
   engine->samplers_ = usable_samplers(scheduler);
@@ -50,17 +50,13 @@ Result<std::unique_ptr<PainterEngine>> PainterEngine::create(std::unique_ptr<Pai
 }
 
 PainterEngine::~PainterEngine() {
-  const auto turn = take_turn();
+  const auto turn = take_turn(gpu_turn_.get());
   painter_.reset();
-}
-
-std::unique_lock<std::mutex> PainterEngine::take_turn() const {
-  return gpu_turn_ == nullptr ? std::unique_lock<std::mutex>() : std::unique_lock(*gpu_turn_);
 }
 
 template <typename Work>
 auto PainterEngine::in_turn(const Work& work) {
-  const auto turn = take_turn();
+  const auto turn = take_turn(gpu_turn_.get());
   try {
     return work();
   } catch (const std::exception&) {

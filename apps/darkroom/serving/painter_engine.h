@@ -2,7 +2,6 @@
 
 #include <functional>
 #include <memory>
-#include <mutex>
 #include <span>
 #include <string>
 #include <utility>
@@ -11,6 +10,7 @@
 #include "darkroom/core/result.h"
 #include "darkroom/paint/painter.h"
 #include "darkroom/serve/step_engine.h"
+#include "darkroom/tensor/gpu_turn.h"
 
 namespace darkroom {
 
@@ -26,7 +26,7 @@ class PainterEngine final : public StepEngine {
   /// `gpu_turn` is held while the engine works or goes, so that engines of one GPU take turns; null: it need not. After a failure the
   /// engine tries the GPU: one that is lost (an illegal access ends CUDA in a process for good) is told to `lost`.
   static Result<std::unique_ptr<PainterEngine>> create(std::unique_ptr<Painter> painter, int threads,
-                                                       std::shared_ptr<std::mutex> gpu_turn = nullptr, DeviceLost lost = {});
+                                                       std::shared_ptr<GpuTurn> gpu_turn = nullptr, DeviceLost lost = {});
   ~PainterEngine() override;
 
   Status check(const PictureSpec& spec) const override;
@@ -40,9 +40,8 @@ class PainterEngine final : public StepEngine {
   ModelFacts facts(std::string name) const;
 
  private:
-  PainterEngine(std::unique_ptr<Painter> painter, int threads, std::shared_ptr<std::mutex> gpu_turn, DeviceLost lost)
+  PainterEngine(std::unique_ptr<Painter> painter, int threads, std::shared_ptr<GpuTurn> gpu_turn, DeviceLost lost)
       : painter_(std::move(painter)), threads_(threads), gpu_turn_(std::move(gpu_turn)), lost_(std::move(lost)) {}
-  std::unique_lock<std::mutex> take_turn() const;
   /// `work` in the engine's turn.
   template <typename Work>
   auto in_turn(const Work& work);
@@ -51,7 +50,7 @@ class PainterEngine final : public StepEngine {
 
   std::unique_ptr<Painter> painter_;
   int threads_;
-  std::shared_ptr<std::mutex> gpu_turn_;  // Shared by the engines of a GPU and whoever loads them.
+  std::shared_ptr<GpuTurn> gpu_turn_;  // Shared by the engines of a GPU and whoever loads them.
   DeviceLost lost_;
   std::vector<std::string> samplers_;
   std::string default_sampler_;  // Empty: the model's scheduler.

@@ -3,7 +3,6 @@
 #include <cstdint>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <stop_token>
 #include <string>
 
@@ -35,7 +34,7 @@ class ServedPainters final : public ModelOpener {
   const double queue_cost_;
   const DeviceLost lost_;
   // A GPU does one thing at a time; shared with the engines.
-  const std::shared_ptr<std::mutex> gpu_turn_ = std::make_shared<std::mutex>();
+  const std::shared_ptr<GpuTurn> gpu_turn_ = std::make_shared<GpuTurn>();
   std::map<std::string, PainterSource> sources_;  // By address.
   std::map<std::string, SourceCopies> copies_;    // Of remote ones, as long as the server runs.
 };

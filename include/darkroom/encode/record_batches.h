@@ -14,12 +14,13 @@
 #include "darkroom/image/transform.h"
 #include "darkroom/ingest/part_record.h"
 #include "darkroom/stores/stores.h"
+#include "darkroom/tensor/gpu_turn.h"
 
 namespace darkroom {
 
 // What process does to a shard, done to one record batch of somebody else's data flow: nothing is read, planned or committed. As there, a
-// row that fails is left out and counted under its code. Rows are named by their column `key`, which decides their draws; other tables of
-// rows know a row by its number, which a batch has not.
+// row that fails is left out and counted under its code. Rows are named by their column `key`, which decides their draws, and each must
+// have one; other tables of rows know a row by its number, which a batch has not.
 
 /// What became of a batch.
 struct RecordsOut {
@@ -45,7 +46,8 @@ class BatchTransformer {
   static Result<std::unique_ptr<BatchTransformer>> create(const BatchTransformOptions& options);
   ~BatchTransformer();
 
-  /// Errors: find_image_columns', kFailedPrecondition (no column of keys), kNotFound (a column to keep), the decoder's.
+  /// Errors: find_image_columns', kFailedPrecondition (no column of keys, or a row without one), kNotFound (a column to keep), the
+  /// decoder's.
   Result<RecordsOut> transform(const std::shared_ptr<arrow::RecordBatch>& batch);
 
  private:
@@ -55,14 +57,16 @@ class BatchTransformer {
 };
 
 /// Pictures, or the squares of a BatchTransformer with the same options, to the rows of a latents dataset: columns, types and bytes of the
-/// Parquet parts that process writes of the same rows. Thread safety: any number of threads; on a GPU their calls take turns.
+/// Parquet parts that process writes of the same rows. Thread safety: any number of threads; on a GPU their networks take turns.
 class BatchEncoder {
  public:
   /// Of `options` counts what decides a row (model, transform, place, batching with batch_size, latents, text, dialect, dtype,
   /// tokenizer_dialect, caption_column, keep_columns, seed, encoder_threads) and decoder_program. The model is loaded, and fetched where it
   /// is remote. Errors: kInvalidArgument (a field; the dialect mosaicml, which is not of record batches), those of loading and
-  /// check_decoder.
-  static Result<std::unique_ptr<BatchEncoder>> open(StoreSet& stores, const ProcessOptions& options, std::stop_token stop = {});
+  /// check_decoder. `gpu_turn`, unless null, is held while networks are loaded or at work on a GPU, for whatever else works there in this
+  /// process; on the CPU it is not asked. REQUIRES: it outlives this.
+  static Result<std::unique_ptr<BatchEncoder>> open(StoreSet& stores, const ProcessOptions& options, std::stop_token stop = {},
+                                                    GpuTurn* gpu_turn = nullptr);
   ~BatchEncoder();
 
   /// Computes with encoder_threads intra-op threads on the calling thread, whose number is put back. Errors: BatchTransformer::transform's;

@@ -68,7 +68,8 @@ struct EncodedRows {
 /// With rows_together 1 every row runs through the networks alone, so its bits depend on nothing but the row, the options, the models,
 /// where they lie and the number of intra-op threads: not on the batch it came in. Hence online and offline training see equal bits.
 /// Thread safety: const methods may run in many threads at once; on a GPU one of them asks for its work at a time, so that it holds the
-/// networks' intermediate values once. The caller sets at::set_num_threads in its worker.
+/// networks' intermediate values once. The caller sets at::set_num_threads in its worker. A GPU without memory for the networks' work is
+/// GpuMemoryUsedUp (core/used_up_memory.h).
 class RowEncoder {
  public:
   /// Errors: those of RowEncoderOptions::validate.

@@ -42,7 +42,8 @@ struct PendingWork {
   double encoded_row_bytes = 0;            ///< What is stored of a row besides columns that are carried along.
   double encoder_rows_per_second_low = 0;  ///< The slowest and the fastest row that one encoder worker was tried with;
   double encoder_rows_per_second_high = 0;
-  int num_encoders = 0;  ///< how many such workers a run has.
+  int num_encoders = 0;         ///< how many such workers a run has;
+  bool encodes_on_gpu = false;  ///< their networks leave the processors to decoding and resizing.
 };
 
 /// What a job amounts to. Always rows_in = rows_out + the sum of rows_by_error.

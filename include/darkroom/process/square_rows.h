@@ -18,6 +18,9 @@
 
 namespace darkroom {
 
+/// Whether each row has a key by which it is known in every batch that it may come in. Errors: kFailedPrecondition, naming column and row.
+Status check_row_keys(const BytesColumn& keys, const std::string& name, int64_t num_rows);
+
 /// pixels_R.
 std::string squares_name(int resolution);
 
@@ -33,7 +36,7 @@ Result<std::shared_ptr<arrow::Array>> build_squares(int resolution, std::span<co
 /// The rows of a record batch that holds squares. Keeps what it needs of the batch alive. Thread safety: immutable.
 class SquareRows {
  public:
-  /// Errors: kNotFound (a column that is missing), kFailedPrecondition (another type or size).
+  /// Errors: kNotFound (a column that is missing), kFailedPrecondition (another type or size; a row without a key).
   static Result<SquareRows> open(const arrow::RecordBatch& batch, int resolution);
 
   int64_t num_rows() const { return squares_->length(); }

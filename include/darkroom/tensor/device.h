@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -34,9 +35,15 @@ Result<std::string> resolve_device(const std::string& text);
 /// ranks of machines apart, which is slow.
 inline constexpr const char* kShareGpuVariable = "DARKROOM_RANKS_SHARE_GPU";
 
+/// Who started a rank among others of its machine.
+enum class RankStarter : uint8_t {
+  kLauncher,     ///< It may show each rank one GPU, which CUDA_VISIBLE_DEVICES names, and no other.
+  kThisProgram,  ///< --nproc, whose ranks see what their starter saw: all of them the same.
+};
+
 /// The same for one of `local_size` ranks of a machine: each takes the GPU of its number, or the only one that its launcher lets it see.
 /// `auto` is the CPU where there are fewer GPUs than ranks.
 /// Errors: as above; kInvalidArgument for one GPU of several ranks, unless kShareGpuVariable is set.
-Result<std::string> resolve_rank_device(const std::string& text, int64_t local_rank, int64_t local_size);
+Result<std::string> resolve_rank_device(const std::string& text, int64_t local_rank, int64_t local_size, RankStarter starter);
 
 }  // namespace darkroom

@@ -5,6 +5,7 @@
 
 #include <atomic>
 #include <filesystem>
+#include <new>
 #include <stop_token>
 
 #include "darkroom/batches/latents_info.h"
@@ -12,6 +13,7 @@
 #include "darkroom/tables/tensor_column.h"
 #include "darkroom/tensor/safetensors.h"
 #include "encode/empty_caption.h"
+#include "encode/tried_encoder.h"
 #include "process_fixture.h"
 #include "support/fake_s3_stores.h"
 #include "support/put_shard.h"
@@ -292,6 +294,12 @@ TEST_F(ProcessJob, networks_that_throw_at_the_empty_caption_are_an_error) {
   const Status status = publish_empty_caption(*encoder, 1, output).status();
   EXPECT_EQ(status.code(), StatusCode::kInternal) << status.to_string();
   EXPECT_THAT(status.message(), HasSubstr("empty caption"));
+}
+
+TEST(RunApart, memory_that_is_used_up_is_told_as_such) {
+  const Status status = run_apart(1, "trying the encoder", [] { throw std::bad_alloc(); });
+  EXPECT_EQ(status.code(), StatusCode::kResourceExhausted) << status.to_string();
+  EXPECT_THAT(status.message(), HasSubstr("trying the encoder: out of memory; what was committed is safe"));
 }
 
 TEST(DefaultBatchSize, holds_about_as_many_pixels_as_four_pictures_of_512) {

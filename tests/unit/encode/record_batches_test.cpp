@@ -4,6 +4,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <optional>
+#include <string>
 #include <thread>
 
 #include "darkroom/tables/tensor_column.h"
@@ -135,6 +137,28 @@ TEST_F(RecordBatches, a_batch_without_keys_or_with_other_squares_is_refused) {
   EXPECT_EQ(status.code(), StatusCode::kFailedPrecondition);
   EXPECT_THAT(status.message(), HasSubstr("uint8 [32, 32, 3]"));
   EXPECT_EQ(encoding->encode(*renamed->RemoveColumn(1)).status().code(), StatusCode::kNotFound);
+}
+
+// Whose key would be its number in the batch, so that its draws were another's in another batch.
+TEST_F(RecordBatches, a_row_without_a_key_is_refused_by_its_number) {
+  const auto encoding = encoder(options());
+  const auto transforming = *BatchTransformer::create(squares_of(options()));
+  const auto batch = images_batch(good_rows(4));
+  const auto squares = transforming->transform(batch)->rows;
+  for (const std::optional<std::string>& key : {std::optional<std::string>(), std::optional<std::string>("")}) {
+    arrow::StringBuilder builder;
+    EXPECT_TRUE((builder.Append("a") & builder.Append("b")).ok());
+    EXPECT_TRUE((key ? builder.Append(*key) : builder.AppendNull()).ok());
+    EXPECT_TRUE(builder.Append("d").ok());
+    const std::shared_ptr<arrow::Array> keys = *builder.Finish();
+    const auto with_keys = [&](const auto& rows) { return *rows->SetColumn(0, arrow::field("key", arrow::utf8()), keys); };
+    for (const Status& status : {encoding->encode(with_keys(batch)).status(), transforming->transform(with_keys(batch)).status(),
+                                 encoding->encode(with_keys(squares)).status()}) {
+      EXPECT_EQ(status.code(), StatusCode::kFailedPrecondition) << status.to_string();
+      EXPECT_THAT(status.message(), HasSubstr("neither null nor empty: it decides the row's draws (column, row of the batch): key 2"));
+    }
+    EXPECT_EQ(encoding->encode(with_keys(batch)->Slice(0, 2))->rows->num_rows(), 2);
+  }
 }
 
 TEST_F(RecordBatches, options_that_no_batch_can_follow_are_refused) {

@@ -5,6 +5,7 @@
 #include <array>
 #include <cmath>
 #include <csignal>
+#include <cstdlib>
 #include <cstring>
 
 #include "darkroom/core/check.h"
@@ -34,6 +35,21 @@ class FakeDevice : public testing::Test {
 };
 
 using FakeDeviceDeathTest = FakeDevice;
+
+// There is one GPU. CUDA_VISIBLE_DEVICES tells of it either to each rank, or to who started them all.
+TEST_F(FakeDevice, the_one_gpu_that_is_seen_is_a_ranks_own_where_a_launcher_shows_it) {
+  ASSERT_EQ(setenv("CUDA_VISIBLE_DEVICES", "0", 1), 0);
+  for (const int64_t rank : {0, 1}) {
+    for (const char* device : {"auto", "cuda"}) {
+      EXPECT_EQ(resolve_rank_device(device, rank, 2, RankStarter::kLauncher).value(), "cuda:0") << device << " " << rank;
+    }
+    EXPECT_EQ(resolve_rank_device("auto", rank, 2, RankStarter::kThisProgram).value(), "cpu") << rank;
+    EXPECT_EQ(resolve_rank_device("cuda", rank, 2, RankStarter::kThisProgram).status().code(), StatusCode::kUnavailable) << rank;
+    EXPECT_EQ(resolve_rank_device("auto", 0, 1, RankStarter::kThisProgram).value(), "cuda:0");
+  }
+  unsetenv("CUDA_VISIBLE_DEVICES");
+  EXPECT_EQ(resolve_rank_device("auto", 1, 2, RankStarter::kLauncher).value(), "cpu");
+}
 
 TEST_F(FakeDeviceDeathTest, the_host_cannot_touch_the_devices_memory) {
   const torch::Tensor tensor = torch::ones({4}, there_);

@@ -1,14 +1,21 @@
+#include <arrow/api.h>
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <filesystem>
+#include <future>
+#include <mutex>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "darkroom/core/used_up_memory.h"
+#include "darkroom/encode/record_batches.h"
 #include "darkroom/nn/placement.h"
 #include "darkroom/tables/tensor_column.h"
 #include "darkroom/tensor/device.h"
 #include "darkroom/tensor/device_runtime.h"
+#include "darkroom/tensor/gpu_turn.h"
 #include "support/fake_device/fake_device.h"
 #include "unit/encode/process_fixture.h"
 #include "unit/paint/tiny_painter.h"
@@ -205,6 +212,57 @@ TEST_F(EncodingOnDevice, a_batch_costs_three_copies_each_way_and_one_wait) {
   EXPECT_EQ(after.device_to_host - before.device_to_host, 6);  // Latents, states, which rows are finite.
   EXPECT_EQ(after.event_waits - before.event_waits, 1);        // For this batch, not for all that the device has to do.
   EXPECT_EQ(after.synchronisations - before.synchronisations, 0);
+}
+
+TEST_F(EncodingOnDevice, memory_that_is_used_up_is_told_with_what_to_do) {
+  write_images("part-000000.parquet", good_rows(9));
+  ProcessOptions job = options("there");
+  job.place = kThere;
+  const auto there = encoder(kThere, {.transform = {.resolution = 32}, .rows_together = 3});
+  const std::vector<PreparedRow> rows = prepared_rows(*there, 6);
+  bound_fake_device_memory(fake_device_counts()->live_bytes + 1);
+  EXPECT_THROW(static_cast<void>(there->encode(rows)), GpuMemoryUsedUp);
+  EXPECT_THROW(static_cast<void>(there->empty_caption_states()), GpuMemoryUsedUp);
+  // The weights come in, and the empty caption's states, which are few; then nothing else does.
+  constexpr int64_t kWeights = 64 << 20;
+  bound_fake_device_memory(fake_device_counts()->live_bytes + kWeights);
+  job.batching = Batching::kTogether;
+  job.batch_size = 4096;
+  const Status status = failure(job);
+  bound_fake_device_memory(0);
+  EXPECT_EQ(status.code(), StatusCode::kResourceExhausted) << status.to_string();
+  EXPECT_NE(status.message().find("the GPU's memory is used up; what was committed is safe: lower the batch size"), std::string::npos)
+      << status.to_string();
+}
+
+TEST_F(EncodingOnDevice, a_batch_encoder_works_in_its_turn) {
+  arrow::StringBuilder keys, captions;
+  arrow::BinaryBuilder images;
+  for (const ImageRow& row : good_rows(2)) {
+    ASSERT_TRUE((keys.Append(row.key) & captions.Append(row.caption) & images.Append(row.image)).ok());
+  }
+  const auto schema =
+      arrow::schema({arrow::field("key", arrow::utf8()), arrow::field("caption", arrow::utf8()), arrow::field("image", arrow::binary())});
+  const auto batch = arrow::RecordBatch::Make(schema, 2, {*keys.Finish(), *captions.Finish(), *images.Finish()});
+  GpuTurn turn;
+  ProcessOptions job = options();
+  job.place = kThere;
+  const auto open = [&] { return BatchEncoder::open(stores_, job, {}, &turn).value(); };
+  const auto expect_waits = [&](auto work) {  // For `turn`, which another has.
+    std::unique_lock other(turn);
+    const FakeDeviceCounts before = *fake_device_counts();
+    auto done = std::async(std::launch::async, work);
+    EXPECT_EQ(done.wait_for(std::chrono::milliseconds(300)), std::future_status::timeout);
+    EXPECT_EQ(fake_device_counts()->kernels, before.kernels);
+    EXPECT_EQ(fake_device_counts()->host_to_device, before.host_to_device);
+    other.unlock();
+    return done.get();
+  };
+  const auto there = expect_waits(open);
+  EXPECT_EQ(expect_waits([&] { return there->encode(batch).value().tally.rows_out; }), 2);
+  job.place = {};
+  const std::lock_guard other(turn);
+  EXPECT_EQ(open()->encode(batch)->tally.rows_out, 2) << "on the CPU nobody waits";
 }
 
 TEST_F(EncodingOnDevice, process_stores_the_cpus_values_and_is_another_job) {

@@ -236,5 +236,19 @@ TEST(ProcessOutlook, decoding_and_encoding_share_the_cores) {
   EXPECT_EQ(process_outlook(summary, Catalogue(), 4).status().code(), StatusCode::kFailedPrecondition);
 }
 
+TEST(ProcessOutlook, a_gpu_leaves_the_cores_to_decoding) {
+  StageSummary summary = dry_run(1000);
+  summary.pending_work.encoder_rows_per_second_low = 300;
+  summary.pending_work.encoder_rows_per_second_high = 2000;
+  summary.pending_work.num_encoders = 1;
+  summary.pending_work.encodes_on_gpu = true;
+  const JobOutlook got = process_outlook(summary, round_catalogue(), 4).value();
+  EXPECT_EQ(got.rows_per_second.value, (Range{300, 400}));
+  EXPECT_THAT(got.rows_per_second.from,
+              AllOf(HasSubstr("the lower of the GPU's encoder, just tried here at 300 to 2e+03 rows/s, and 4 cores "
+                              "decoding and resizing at 100 to 100 rows/s each"),
+                    Not(HasSubstr("same"))));
+}
+
 }  // namespace
 }  // namespace darkroom

@@ -298,6 +298,7 @@ TEST_F(ProcessRuns, a_dry_run_writes_nothing_and_knows_what_a_row_will_take) {
   EXPECT_GT(before.encoder_rows_per_second_low, 0);
   EXPECT_LE(before.encoder_rows_per_second_low, before.encoder_rows_per_second_high);
   EXPECT_GE(before.num_encoders, 1);
+  EXPECT_FALSE(before.encodes_on_gpu);
   job.dry_run = false;
   process(job);
   job.dry_run = true;

@@ -6,6 +6,7 @@
 #include <condition_variable>
 #include <mutex>
 #include <new>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -15,6 +16,7 @@
 namespace darkroom {
 namespace {
 
+using testing::AllOf;
 using testing::HasSubstr;
 
 /// Where a worker's frames go: the first `num_failures` find no memory.
@@ -52,6 +54,15 @@ TEST(SliceWorkers, what_finds_no_memory_on_its_way_out_is_told_and_the_worker_go
   const std::vector<std::string> frames = answers.await(2);
   EXPECT_THAT(frames[0], HasSubstr("could not be sent"));
   EXPECT_THAT(frames[1], HasSubstr("3;"));
+}
+
+TEST(SliceWorkers, memory_that_is_used_up_by_a_slice_is_told_as_such) {
+  Answers answers(0);
+  SliceWorkers workers(
+      1, [](int, std::span<const int64_t>) -> Result<std::string> { throw std::bad_alloc(); },
+      [&](uint64_t, std::string frame) { answers.take(std::move(frame)); }, [] {});
+  workers.add({.connection = 1, .slice = 7, .rows = {1, 2}});
+  EXPECT_THAT(answers.await(1)[0], AllOf(HasSubstr("resource_exhausted"), HasSubstr("out of memory; what was committed is safe")));
 }
 
 TEST(SliceWorkers, one_that_cannot_even_tell_it_goes_on) {

@@ -9,10 +9,13 @@
 #include <algorithm>
 #include <atomic>
 #include <cstdio>
+#include <functional>
+#include <new>
 #include <numeric>
 #include <string>
 #include <thread>
 
+#include "darkroom/core/used_up_memory.h"
 #include "darkroom/stream/memory_budget.h"
 #include "darkroom/stream/reorder_buffer.h"
 #include "support/no_new_threads.h"
@@ -119,6 +122,31 @@ TEST(Pipeline, an_exception_in_a_stage_becomes_an_internal_error) {
   pipeline.add_sink<Piece>(
       "throw", [](Piece, StageStats&) -> Status { throw std::runtime_error("surprise"); }, first);
   EXPECT_EQ(pipeline.run().code(), StatusCode::kInternal);
+}
+
+TEST(Pipeline, memory_that_is_used_up_in_a_stage_says_what_to_do) {
+  const auto failure_of = [](const std::function<void()>& work) {
+    BoundedQueue<Piece> first(1);
+    Pipeline pipeline({});
+    pipeline.add_source<Piece>("endless", 1, count_to(INT64_MAX), first);
+    pipeline.add_sink<Piece>(
+        "throw",
+        [&](Piece, StageStats&) {
+          work();
+          return Status();
+        },
+        first);
+    return pipeline.run();
+  };
+  const Status memory = failure_of([] { throw std::bad_alloc(); });
+  EXPECT_EQ(memory.code(), StatusCode::kResourceExhausted) << memory.to_string();
+  EXPECT_EQ(memory.message(), "out of memory; what was committed is safe: lower --memory, batch size or workers and run again");
+  const Status gpu = failure_of([] { throw GpuMemoryUsedUp("tried to allocate 2 GiB"); });
+  EXPECT_EQ(gpu.code(), StatusCode::kResourceExhausted) << gpu.to_string();
+  EXPECT_EQ(
+      gpu.message(),
+      "the GPU's memory is used up; what was committed is safe: lower the batch size or --micro-batch and run again: tried to allocate 2 "
+      "GiB");
 }
 
 TEST(Pipeline, a_stop_from_outside_ends_it_as_cancelled) {

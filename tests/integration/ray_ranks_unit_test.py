@@ -478,14 +478,14 @@ def what_cannot_be_read_is_told_once_and_looked_at_again() -> None:
     looks = threading.Semaphore(0)
     with temporary_folder() as folder, fake_train(lambda metrics, **more: reports.append(metrics)), looking_often():
         file = folder / "run" / "metrics.jsonl"
-        file.mkdir(parents=True)  # Cannot be read as a file.
+        file.parent.mkdir()
+        file.symlink_to(folder)  # Cannot be read as a file, and gives way to one in one step.
         real = rank.MetricsTail.lines
         with unittest.mock.patch.object(rank.MetricsTail, "lines", lambda tail: looks.release() or real(tail)):
             warnings: list[str] = []
             reporter = rank.Reporter(0, Request("train", (), folder=str(folder)), "run", heard_by(warnings))
             for _ in range(3):
                 require(looks.acquire(timeout=PATIENCE), "it looks no more")
-            file.rmdir()
             (folder / "new").write_text("".join(json.dumps({"step": step}) + "\n" for step in range(2000)))  # More bytes than a folder has, which is where it began.
             (folder / "new").rename(file)
             reporter.end()

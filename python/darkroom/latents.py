@@ -63,9 +63,10 @@ def _first_null(values: pa.Array) -> int | None:
 
 def _first_beyond_int64(numbers: np.ndarray) -> int | None:
     """The first row with a number that torch's int64 cannot hold."""
-    is_beyond = numbers.reshape(len(numbers), -1) > np.iinfo(np.int64).max if numbers.dtype == np.uint64 else np.zeros((0, 1), bool)
-    rows = np.flatnonzero(is_beyond.any(axis=1))
-    return int(rows[0]) if len(rows) else None
+    if numbers.dtype != np.uint64:
+        return None
+    places = np.argwhere(numbers > np.iinfo(np.int64).max)
+    return int(places[0][0]) if len(places) else None
 
 
 class LatentsReader:

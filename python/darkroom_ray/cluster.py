@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from darkroom_ray.flags import Refused
 from darkroom_ray.own_folder import own_folder
 from darkroom_ray.request import Request
+from darkroom_ray.stopping import JobFailed
 
 # Items travel as numbers and answers as counts, so that Ray's object store stays almost empty.
 OBJECT_STORE_BYTES = 128 << 20
@@ -110,8 +111,6 @@ def own_ray(ray) -> Iterator[None]:
                 if not isinstance(error, Exception):
                     raise
                 if not tries_left:
-                    from darkroom_ray.item_job import JobFailed
-
                     raise JobFailed(f"Ray did not start on this machine in {START_TRIES} tries; is it very busy? The last reason: {error}") from None
                 continue
             try:

@@ -26,9 +26,8 @@ USAGE = """usage: darkroom-ray VERB [flags]
 
 def run_verb(request: Request) -> int:
     """Errors: Refused."""
-    from darkroom_ray.item_job import JobFailed
     from darkroom_ray.serving import check_service
-    from darkroom_ray.stopping import Stopped, StopWatch
+    from darkroom_ray.stopping import JobFailed, Stopped, StopWatch
     from darkroom_ray.summaries import check_summary_place, summary_of_end, write_summary
     from darkroom_ray.verbs import run_checked
 

@@ -17,7 +17,7 @@ from darkroom_ray.progress import Progress, items_text
 from darkroom_ray.request import Placement, Request
 from darkroom_ray.room_wait import ROOM_SECONDS, RoomWait
 from darkroom_ray.run_notes import TIMED, WARNING
-from darkroom_ray.stopping import ENDING, Stopped, StopWatch, wait_for_ends
+from darkroom_ray.stopping import ENDING, JobFailed, Stopped, StopWatch, wait_for_ends
 
 LOOK_SECONDS = 0.5
 COUNT_SECONDS = 10.0  # Between two counts of the nodes, which come and go.
@@ -27,16 +27,6 @@ BATCHES_PER_WORKER = 8  # So that the last ones end together.
 MOST_ITEMS_OF_A_BATCH = 64
 # Of the program's summary: what it counts of its own work, which here was almost none.
 OF_THE_CLOSING_RUN = ("bytes", "hosts", "retries", "stages")
-
-
-class JobFailed(Exception):
-    """The job ended without being done; the text says why."""
-
-    def __init__(self, text: str, code: int = 1, summary: dict | None = None) -> None:
-        """`summary`: of its verb, as far as it is known."""
-        super().__init__(text)
-        self.code = code
-        self.summary = summary or {}
 
 
 @contextlib.contextmanager

@@ -15,17 +15,8 @@ CALLS_OF_AN_ACTOR = 2  # While the program works on one batch the next is at han
 
 
 def plan_items(request: Request, note=None) -> tuple[dict, list[str], float]:
-    """A task: pins the job and says which items are open. Plan, what ItemChild.finish() tells, seconds of its program. `note`: as run_to_summary's."""
-
-    def start() -> ItemChild:
-        if note is not None:
-            note.take()
-        return ItemChild(request)
-
-    found = until_cancelled(start, lambda child: (child.plan(), child.finish(), child.seconds()), ItemChild.stop)
-    if note is not None:
-        note.leave()
-    return found
+    """A task: pins the job and says which items are open. Plan, what ItemChild.finish() tells, seconds of its program. `note`: as until_cancelled's."""
+    return until_cancelled(lambda: ItemChild(request), lambda child: (child.plan(), child.finish(), child.seconds()), ItemChild.stop, note)
 
 
 def do_items(request: Request, items: list[int]) -> tuple[list[dict], list[str], float]:

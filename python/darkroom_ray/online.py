@@ -25,6 +25,7 @@ from darkroom_ray.probe import refuse
 from darkroom_ray.program import is_set, start_child, stop_program
 from darkroom_ray.program_log import ProgramLog, log_folder
 from darkroom_ray.request import Placement, Request
+from darkroom_ray.room_wait import ROOM_SECONDS
 from darkroom_ray.run_notes import MOST_LINES
 from darkroom_ray.shares import memory_here
 from darkroom_ray.stopping import StopWatch, wait_for_ends
@@ -36,7 +37,6 @@ READY = re.compile(r"(?:encoder|transformer) ready at (\S+)")
 ADDRESSES_SECONDS = 30.0
 STEADY_SECONDS = 600.0  # An encoder that served so long is no failing one: the losses of its seat are forgotten.
 AWAY_SECONDS = 120.0  # Without one good look at the encoders: what is away does not come back.
-WAIT_SECONDS = 30.0  # Until it is told that an encoder has found no room.
 NODE_LABEL = "ray.io/node-id"  # Ray gives it to every node.
 # What the trainer's command line says of the pictures, by the program's flags.
 SHARED_FLAGS = ("--raw-data", "--model", "--set")
@@ -335,7 +335,7 @@ class EncoderKeeper:
 
     def tell_wait(self, seat: Seat) -> None:
         """Once for each actor."""
-        if not seat.is_waiting_told and time.monotonic() - seat.filled_at >= WAIT_SECONDS and not seat.has_place():
+        if not seat.is_waiting_told and time.monotonic() - seat.filled_at >= ROOM_SECONDS and not seat.has_place():
             seat.is_waiting_told = True
             self.say(f"{self.name_of(seat)} has no room on the cluster now, and waits for it: {described(served_by(self.request).placement)}")
 

@@ -11,12 +11,11 @@ from typing import NoReturn
 
 from darkroom_ray.cluster import connected
 from darkroom_ray.flags import RUNS, UNHEARD, VERBS, Refused, read_request, switch, with_settings
-from darkroom_ray.item_job import JobFailed
 from darkroom_ray.places import inside
 from darkroom_ray.program import EXIT_USAGE, read_arguments
 from darkroom_ray.progress import say
 from darkroom_ray.request import Request, without_secrets
-from darkroom_ray.stopping import Stopped, StopWatch
+from darkroom_ray.stopping import JobFailed, Stopped, StopWatch
 from darkroom_ray.summaries import check_summary_place, is_replaced, summary_of_end, write_json, write_summary
 
 PLACE = re.compile(r"\$\{([^}]*)\}")

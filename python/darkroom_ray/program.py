@@ -65,7 +65,8 @@ def run_program(program: str, *words: str, said: str = "") -> subprocess.Complet
 
 
 def run_for(seconds: float, command: list[str]) -> None:
-    """A program that ends with this process, and no later than then; what it says is dropped. Errors: subprocess.TimeoutExpired."""
+    """A program that sees no GPU, and ends with this process and no later than then; what it says is dropped. Errors:
+    subprocess.TimeoutExpired."""
     child = Child(command, NO_GPU)
     try:
         child.wait(seconds)
@@ -114,15 +115,18 @@ def hear_cancelling() -> None:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
-def until_cancelled(start: Callable, work: Callable, stop: Callable):
+def until_cancelled(start: Callable, work: Callable, stop: Callable, note=None):
     """What work(program) gives, of the program that start() gives. Where the task is cancelled meanwhile, while the program starts, too, stop(program)
-    ends it: Ray's worker, and the program with it, may go on for other tasks. Errors: the start's and the work's; KeyboardInterrupt."""
+    ends it: Ray's worker, and the program with it, may go on for other tasks. `note`: the task's room_wait.PlaceNote, where its driver made one.
+    Errors: the start's and the work's; KeyboardInterrupt."""
     hear_cancelling()
     starting: concurrent.futures.Future = concurrent.futures.Future()
 
     def start_and_work():
         if not starting.set_running_or_notify_cancel():  # Cancelled before.
             return None
+        if note is not None:
+            note.take()
         try:
             starting.set_result(start())
         except BaseException as error:  # Raised by result(), for whoever asks.
@@ -139,23 +143,22 @@ def until_cancelled(start: Callable, work: Callable, stop: Callable):
             if not starting.cancel():
                 stop(starting.result())
             raise
-        return working.result()
+        found = working.result()
+        if note is not None:
+            note.leave()
+        return found
 
 
 def run_to_summary(request: Request, note=None) -> tuple[int, dict, str]:
-    """A task: runs a verb to its end; where the task is cancelled, its program ends in order. Exit code, summary, last words. `note`: its
-    room_wait.PlaceNote. Errors: ProgramFailed when it was killed; KeyboardInterrupt."""
+    """A task: runs a verb to its end; where the task is cancelled, its program ends in order. Exit code, summary, last words. `note`: as
+    until_cancelled's. Errors: ProgramFailed when it was killed; KeyboardInterrupt."""
     with own_folder("dr-summary-") as folder:
         path = pathlib.Path(folder, "summary.json")
 
         def start() -> Child:
-            if note is not None:
-                note.take()
             return start_child(request, priced_here(request).command("--json-summary", str(path)))
 
-        code, said = until_cancelled(start, lambda child: (child.wait(), child.last_words()), stop_program)
-        if note is not None:
-            note.leave()
+        code, said = until_cancelled(start, lambda child: (child.wait(), child.last_words()), stop_program, note)
         if was_killed(code):
             raise ProgramFailed(code, said, socket.gethostname())
         summary = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}

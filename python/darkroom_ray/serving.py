@@ -12,7 +12,7 @@ from darkroom_ray.prices import with_price
 from darkroom_ray.program import read_arguments
 from darkroom_ray.progress import say
 from darkroom_ray.request import Request, Service
-from darkroom_ray.stopping import StopWatch
+from darkroom_ray.stopping import JobFailed, StopWatch
 from darkroom_ray.watched import NAMESPACE
 
 LOOK_SECONDS = 1.0
@@ -129,8 +129,6 @@ def why_no_proxy(ray, service: Service, error: Exception) -> str:
 
 def start_proxies(ray, serve, service: Service) -> None:
     """Errors: JobFailed, where they do not come to listen; RayError."""
-    from darkroom_ray.item_job import JobFailed
-
     try:
         serve.start(http_options={"host": service.host, "port": service.port})
     except (TimeoutError, RuntimeError, ray.exceptions.RayError) as error:
@@ -206,8 +204,6 @@ def end_started(name: str, starting: threading.Thread) -> None:
 def hold_application(bound, request: Request, stop: StopWatch) -> NoReturn:
     """Deploys it, and deletes it when somebody asks for the end. REQUIRES: its name is claimed. Errors: JobFailed, Stopped."""
     from ray import serve
-
-    from darkroom_ray.item_job import JobFailed
 
     service = request.service
     failures: list[BaseException] = []

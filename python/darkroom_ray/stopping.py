@@ -1,4 +1,5 @@
-"""SIGINT and SIGTERM to the driver: noted, and looked at between two steps; programs that end in order then."""
+"""How a job ends before it is done: it fails, or the driver is told to end by SIGINT or SIGTERM, which is noted and looked at between two steps;
+programs that end in order then."""
 
 import contextlib
 import signal
@@ -8,6 +9,16 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM)
 HEAR_SECONDS = 0.2  # Until a pause hears of one.
 STOP_SECONDS = 30.0  # That programs have to end in order, before they are killed with their workers.
 ENDING = f"the programs end, within {STOP_SECONDS:.0f} s; a second signal kills them"
+
+
+class JobFailed(Exception):
+    """The job ended without being done; the text says why."""
+
+    def __init__(self, text: str, code: int = 1, summary: dict | None = None) -> None:
+        """`summary`: of its verb, as far as it is known."""
+        super().__init__(text)
+        self.code = code
+        self.summary = summary or {}
 
 
 class Stopped(Exception):

@@ -5,9 +5,8 @@ import json
 import os
 
 from darkroom_ray.flags import Refused
-from darkroom_ray.item_job import JobFailed
 from darkroom_ray.request import Request
-from darkroom_ray.stopping import Stopped
+from darkroom_ray.stopping import JobFailed, Stopped
 
 
 def check_summary_place(path: str) -> None:

@@ -9,7 +9,7 @@ import threading
 import time
 
 from darkroom_ray.cluster import actor_here
-from darkroom_ray.item_job import JobFailed, cause_of, counts_kept
+from darkroom_ray.item_job import cause_of, counts_kept
 from darkroom_ray.items import pause_after
 from darkroom_ray.measured import restart_counter
 from darkroom_ray.places import inside
@@ -20,7 +20,7 @@ from darkroom_ray.rank import run_rank
 from darkroom_ray.request import Request
 from darkroom_ray.room_wait import PlaceNote, RoomWait
 from darkroom_ray.run_notes import WARNING, RunNotes, told
-from darkroom_ray.stopping import ENDING, Stopped, StopWatch, wait_for_ends
+from darkroom_ray.stopping import ENDING, JobFailed, Stopped, StopWatch, wait_for_ends
 
 LOOK_SECONDS = 0.5
 STEP = re.compile(r"train step (\d+)/")  # Of the program's line of progress.

@@ -12,7 +12,7 @@ import threading
 
 from darkroom.child_process import SIGNAL_CODES, Child, was_killed
 from darkroom_ray.flags import Refused
-from darkroom_ray.item_job import JobFailed, cause_of
+from darkroom_ray.item_job import cause_of
 from darkroom_ray.items import pause_after
 from darkroom_ray.measured import restart_counter
 from darkroom_ray.nodes import nodes_of, with_coming
@@ -23,7 +23,7 @@ from darkroom_ray.progress import say
 from darkroom_ray.rank import EXIT_STOPPED, HELD_BY_ANOTHER
 from darkroom_ray.request import Request
 from darkroom_ray.room_wait import RoomWait
-from darkroom_ray.stopping import StopWatch
+from darkroom_ray.stopping import JobFailed, StopWatch
 from darkroom_ray.trial_desk import Launch, TrialDesk
 
 LOOK_SECONDS = 0.5

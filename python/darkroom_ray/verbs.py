@@ -6,10 +6,11 @@ from collections.abc import Callable, Iterator
 
 from darkroom_ray.cluster import import_ray
 from darkroom_ray.flags import RUNS
-from darkroom_ray.item_job import JobFailed, cause_of
+from darkroom_ray.item_job import cause_of
 from darkroom_ray.prices import with_price
 from darkroom_ray.program import is_set
 from darkroom_ray.request import Request
+from darkroom_ray.stopping import JobFailed
 from darkroom_ray.shares import with_memory
 
 

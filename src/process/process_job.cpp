@@ -366,9 +366,9 @@ Status look_ahead(const JobPlan& plan, const ProcessEncoder& encoder, const Proc
   constexpr size_t kBytesOfIds = 8 * ClipTokenizer::kContextLength;
   work.encoded_row_bytes = static_cast<double>(row_bytes_of(options, encoder.facts()).encoded + kKeyAndSizes +
                                                (options.text == TextKind::kEmbeddings ? 0 : kBytesOfIds));
-  // Those of a GPU share it: one alone, with its batches, was timed at all that it can do.
   work.encodes_on_gpu = !encoder.facts().is_on_cpu();
-  work.num_encoders = encoder.facts().is_on_cpu() ? choose_workers(options, encoder.facts()).encoders : 1;
+  // Those of a GPU share it: one alone, with its batches, was timed at all that it can do.
+  work.num_encoders = work.encodes_on_gpu ? 1 : choose_workers(options, encoder.facts()).encoders;
   if (work.num_rows > 0) {
     DARKROOM_ASSIGN_OR_RETURN(const TriedEncoder tried, encoder.try_out());
     work.encoder_rows_per_second_low = tried.slowest;

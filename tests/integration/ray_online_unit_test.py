@@ -253,7 +253,7 @@ def a_job_says_what_becomes_of_its_transformers() -> None:
         ray.actors[0].references["address"].come("10.0.0.1:7000")
         keeper.look_at_all()
         ray.actors[0].references["wait"].come(ConnectionError("its node is gone"))
-        keeper._seats[1].filled_at -= online.WAIT_SECONDS
+        keeper._seats[1].filled_at -= online.ROOM_SECONDS
         keeper.look_at_all()
     for is_quiet in (False, True):
         stream = io.StringIO()
@@ -333,7 +333,7 @@ def losses_of_an_encoder_that_served_for_long_are_forgiven() -> None:
     told = [number for number, _ in itertools.groupby(waiting)]
     require(told == [*(4 * [2, 1]), 2], "encoders without a place, which ranks leave theirs", waiting)
     require("encoder 1 serves at 10.0.0.1:7000; its log: run/_ray/logs" in said and any("encoder 1 was lost" in text and "killed 3" in text for text in said), "what is told", said)
-    seat.filled_at -= online.WAIT_SECONDS
+    seat.filled_at -= online.ROOM_SECONDS
     require([keeper.look_at(seat), keeper.look_at(seat)] == [None, None] and sum("no room" in text for text in said) == 1, "a wait is told once", said)
 
 

@@ -13,7 +13,7 @@ from ray_units import refusal_of  # noqa: E402
 
 from darkroom_ray import pipeline, verbs  # noqa: E402
 from darkroom_ray.flags import Refused  # noqa: E402
-from darkroom_ray.item_job import JobFailed  # noqa: E402
+from darkroom_ray.stopping import JobFailed  # noqa: E402
 
 RECIPE = """
 [values]

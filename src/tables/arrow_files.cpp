@@ -77,7 +77,7 @@ class ArrowInput final : public arrow::io::RandomAccessFile {
 
 }  // namespace
 
-arrow::MemoryPool* table_pool() { return arrow::system_memory_pool(); }
+arrow::MemoryPool* table_pool() { return arrow::default_memory_pool(); }
 
 Status from_arrow(const arrow::Status& status, std::string_view what, StatusCode otherwise) {
   if (status.ok()) {

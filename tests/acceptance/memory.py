@@ -219,7 +219,7 @@ def pages_take_their_memory_from_it(trials: Trials) -> None:
     rows_mb = MEMORY_MB * 5 / 8
     # The program itself, libraries and networks with what they compute, is what a job of one whole batch of small pictures takes.
     under_way_mb = 2 * BATCH_ROWS * picture_bytes / 1e6 if page_mb > rows_mb else 0  # Beside a page beyond --memory: a batch, as read and as handed on.
-    require(figures["peak_mb"] <= MEMORY_MB - rows_mb + max(rows_mb, page_mb) + under_way_mb + figures["program_mb"] + trials.slack_mb, "peak resident (MB)", figures)
+    require(figures["peak_mb"] <= MEMORY_MB - rows_mb + max(rows_mb, page_mb) + under_way_mb + figures["program_mb"], "peak resident (MB)", figures)
 
 
 def resident_mb(pid: int) -> float:

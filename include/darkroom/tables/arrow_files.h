@@ -13,7 +13,8 @@
 
 namespace darkroom {
 
-/// The memory pool of everything that reads and writes tables: the system's allocator.
+/// The memory pool of everything that reads and writes tables: Arrow's own (ARROW_DEFAULT_MEMORY_POOL), which gives back
+/// what large pages and batches took. Malloc, where networks run beside, keeps all that is freed (keep_freed_memory()).
 arrow::MemoryPool* table_pool();
 
 /// Ours from Arrow's: a Status of ours that went through Arrow comes back as it was; out of memory is

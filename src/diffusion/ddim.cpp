@@ -38,7 +38,8 @@ class DdimSampler final : public Sampler {
     }
     const float variance = (1.0F - alpha_next) / (1.0F - alpha) * (1.0F - alpha / alpha_next);
     const float deviation = static_cast<float>(eta_) * root(variance);
-    const float direction = root(1.0F - alpha_next - deviation * deviation);
+    // Rounding takes it below 0 where no signal is left to begin with (zero terminal SNR) and eta is 1.
+    const float direction = root(std::max(1.0F - alpha_next - deviation * deviation, 0.0F));
     torch::Tensor next = root(alpha_next) * prediction.clean + direction * prediction.noise;
     return eta_ > 0.0 ? next + deviation * noise() : next;
   }

@@ -30,6 +30,7 @@ class Dpmpp2mSampler final : public MultistepSolver {
       next = next - 0.5F * gain * ((1.0F / step_ratio) * (clean - last_clean_));
     }
     last_clean_ = clean;
+    leave(index);
     return next;
   }
 

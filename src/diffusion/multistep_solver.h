@@ -31,7 +31,8 @@ class MultistepSolver : public Sampler {
         noises_(to_floats(levels_.noise)),
         order_(path_.timesteps.size()) {}
 
-  size_t enter(size_t index) { return order_.enter(index); }
+  size_t enter(size_t index) const { return order_.enter(index); }
+  void leave(size_t index) { order_.leave(index); }
   const VarianceLevels& levels() const { return levels_; }
   float alpha(size_t level) const { return alphas_[level]; }
   /// noise' / noise of a call: the factor of the latents in every update of these solvers.

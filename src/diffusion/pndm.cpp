@@ -31,54 +31,66 @@ class PndmSampler final : public Sampler {
   torch::Tensor step(size_t index, const torch::Tensor& output, const torch::Tensor& latents, const NoiseSource&) override {
     // Phases go by the number of calls made, also in a run that starts in the middle: so it is in diffusers.
     const size_t made = order_.enter(index);
-    return made < num_runge_kutta_calls_ ? runge_kutta_step(index, made, output, latents) : multistep(index, made, output, latents);
+    History history = history_;
+    torch::Tensor next = made < num_runge_kutta_calls_ ? runge_kutta_step(history, index, made, output, latents)
+                                                       : multistep(history, index, made, output, latents);
+    history_ = std::move(history);
+    order_.leave(index);
+    return next;
   }
 
  private:
+  struct History {
+    std::vector<torch::Tensor> outputs;  // The last few, oldest first; at most kPndmOrder.
+    torch::Tensor slope_sum;
+    torch::Tensor start_latents;
+  };
+
   int64_t timestep(size_t index) const { return static_cast<int64_t>(timesteps_[index]); }
 
-  torch::Tensor runge_kutta_step(size_t index, size_t made, const torch::Tensor& output, const torch::Tensor& latents) {
+  torch::Tensor runge_kutta_step(History& history, size_t index, size_t made, const torch::Tensor& output,
+                                 const torch::Tensor& latents) const {
     const int64_t target = timestep(index) - (made % 2 == 0 ? stride_ / 2 : 0);
     const int64_t start = timestep(made - made % kCallsPerRungeKutta);
     torch::Tensor slope = output;
     switch (made % kCallsPerRungeKutta) {
       case 0:
-        slope_sum_ = output * (1.0 / 6.0);
-        outputs_.push_back(output);
-        start_latents_ = latents;
+        history.slope_sum = output * (1.0 / 6.0);
+        history.outputs.push_back(output);
+        history.start_latents = latents;
         break;
       case 3:
-        slope = slope_sum_ + output * (1.0 / 6.0);
+        slope = history.slope_sum + output * (1.0 / 6.0);
         break;
       default:
-        slope_sum_ = slope_sum_ + output * (1.0 / 3.0);
+        history.slope_sum = history.slope_sum + output * (1.0 / 3.0);
     }
-    return transfer(start_latents_, start, target, slope);
+    return transfer(history.start_latents, start, target, slope);
   }
 
-  torch::Tensor multistep(size_t index, size_t made, const torch::Tensor& output, const torch::Tensor& latents) {
+  torch::Tensor multistep(History& history, size_t index, size_t made, const torch::Tensor& output, const torch::Tensor& latents) const {
     int64_t from = timestep(index);
     int64_t target = from - stride_;
     const bool repeats_first_step = made == 1;  // PLMS evaluates its first step twice; never after a Runge-Kutta start.
     if (repeats_first_step) {
       target = from;
       from += stride_;
-      return transfer(start_latents_, from, target, (output + outputs_.back()) / 2);
+      return transfer(history.start_latents, from, target, (output + history.outputs.back()) / 2);
     }
-    if (outputs_.size() == static_cast<size_t>(kPndmOrder)) {
-      outputs_.erase(outputs_.begin());
+    if (history.outputs.size() == static_cast<size_t>(kPndmOrder)) {
+      history.outputs.erase(history.outputs.begin());
     }
-    outputs_.push_back(output);
+    history.outputs.push_back(output);
     if (made == 0) {
-      start_latents_ = latents;
+      history.start_latents = latents;
     }
-    return transfer(latents, from, target, combine_outputs());
+    return transfer(latents, from, target, combine(history.outputs));
   }
 
   // Adams-Bashforth weights of as many outputs as there are.
-  torch::Tensor combine_outputs() const {
-    const auto last = [this](size_t back) -> const torch::Tensor& { return outputs_[outputs_.size() - back]; };
-    switch (outputs_.size()) {
+  static torch::Tensor combine(const std::vector<torch::Tensor>& outputs) {
+    const auto last = [&](size_t back) -> const torch::Tensor& { return outputs[outputs.size() - back]; };
+    switch (outputs.size()) {
       case 1:
         return last(1);
       case 2:
@@ -106,9 +118,7 @@ class PndmSampler final : public Sampler {
   std::vector<double> timesteps_;
   size_t num_runge_kutta_calls_;
   CallOrder order_;
-  std::vector<torch::Tensor> outputs_;  // The last few, oldest first; at most kPndmOrder.
-  torch::Tensor slope_sum_;
-  torch::Tensor start_latents_;
+  History history_;
 };
 
 // The highest timestep once, the next one twice, then the others.

@@ -25,42 +25,49 @@ class UniPcSampler final : public MultistepSolver {
   torch::Tensor step(size_t index, const torch::Tensor& output, const torch::Tensor& latents, const NoiseSource&) override {
     const size_t made = enter(index);
     const torch::Tensor clean = clean_latents(index, output, latents);
-    const torch::Tensor corrected = made > 0 ? correct(index - 1, clean) : latents;
-    older_clean_ = last_clean_;
-    last_clean_ = clean;
-    last_latents_ = corrected;
     const size_t calls_left = timesteps().size() - index;
-    last_order_ = std::min({kUniPcOrder, made + 1, lower_order_final_ ? calls_left : kUniPcOrder});
-    return predict(index);
+    LastCall call{.clean = clean,
+                  .older_clean = last_.clean,
+                  .latents = made > 0 ? correct(index - 1, clean) : latents,
+                  .order = std::min({kUniPcOrder, made + 1, lower_order_final_ ? calls_left : kUniPcOrder})};
+    torch::Tensor next = predict(call, index);
+    last_ = std::move(call);
+    leave(index);
+    return next;
   }
 
  private:
+  struct LastCall {
+    torch::Tensor clean, older_clean, latents;
+    size_t order = 0;
+  };
+
   // Order 1 of both formulas: the exact solution for a constant clean latent.
-  torch::Tensor constant_solution(size_t interval) const {
-    return ratio(interval) * last_latents_ - alpha(interval + 1) * growths_[interval] * last_clean_;
+  torch::Tensor constant_solution(const LastCall& call, size_t interval) const {
+    return ratio(interval) * call.latents - alpha(interval + 1) * growths_[interval] * call.clean;
   }
 
   // How far the interval before is back, in lengths of this one; negative.
   float back(size_t interval) const { return -log_steps_[interval - 1] / log_steps_[interval]; }
 
-  torch::Tensor older_slope(size_t interval) const { return (older_clean_ - last_clean_) / back(interval); }
+  torch::Tensor older_slope(const LastCall& call, size_t interval) const { return (call.older_clean - call.clean) / back(interval); }
 
-  torch::Tensor predict(size_t interval) const {
-    torch::Tensor next = constant_solution(interval);
-    if (last_order_ == kUniPcOrder) {
-      next = next - alpha(interval + 1) * growths_[interval] * (0.5F * older_slope(interval));
+  torch::Tensor predict(const LastCall& call, size_t interval) const {
+    torch::Tensor next = constant_solution(call, interval);
+    if (call.order == kUniPcOrder) {
+      next = next - alpha(interval + 1) * growths_[interval] * (0.5F * older_slope(call, interval));
     }
     return next;
   }
 
   torch::Tensor correct(size_t interval, const torch::Tensor& clean) const {
-    const torch::Tensor change = clean - last_clean_;
+    const torch::Tensor change = clean - last_.clean;
     torch::Tensor residual = 0.5F * change;
-    if (last_order_ == kUniPcOrder) {
+    if (last_.order == kUniPcOrder) {
       const auto [older_weight, newer_weight] = corrector_weights(interval);
-      residual = older_weight * older_slope(interval) + newer_weight * change;
+      residual = older_weight * older_slope(last_, interval) + newer_weight * change;
     }
-    return constant_solution(interval) - alpha(interval + 1) * growths_[interval] * residual;
+    return constant_solution(last_, interval) - alpha(interval + 1) * growths_[interval] * residual;
   }
 
   // Solves [[1, 1], [r, 1]] rho = b with b_k = phi_{k+1}(-h) k! h / B(h). In float32 as the reference, whose b has lost digits
@@ -79,11 +86,7 @@ class UniPcSampler final : public MultistepSolver {
   bool lower_order_final_;
   std::vector<float> log_steps_;  // h of each interval.
   std::vector<float> growths_;    // e^-h - 1, which is also B(h).
-  // Of the call before.
-  torch::Tensor last_clean_;
-  torch::Tensor older_clean_;
-  torch::Tensor last_latents_;
-  size_t last_order_ = 0;
+  LastCall last_;
 };
 
 }  // namespace

@@ -225,16 +225,16 @@ torch::Tensor Painter::encode_init_images(const PaintRequest& request, int64_t f
   return vae_->config().scaling_factor * torch::cat(latents);
 }
 
-Result<Denoiser> Painter::make_denoiser(const PaintRequest& request, std::span<const std::string> prompts) {
+Result<Denoiser> Painter::make_denoiser(const PaintRequest& request, std::span<const std::string> prompts, size_t num_calls) {
   const Guidance guidance{request.guidance, request.guidance_rescale};
   DARKROOM_ASSIGN_OR_RETURN(PromptStates states, encode_request(request, prompts));
   if (states.negative_ntw.defined()) {
     states.negative_ntw = states.negative_ntw.expand({static_cast<int64_t>(prompts.size()), -1, -1});
   }
-  // Recording costs the warm-up calls, the allocator's free memory and the graph itself: of few steps more than replays give back.
-  constexpr int64_t kLeastRecordedSteps = 12;
+  // Recording costs the warm-up calls, the allocator's free memory and the graph itself: of few calls more than replays give back.
+  constexpr size_t kLeastRecordedCalls = 12;
   return recorded_denoiser(guided_denoiser(for_one_run(unet_), states.negative_ntw, states.positive_ntw, guidance), place().device,
-                           request.sampler.num_steps >= kLeastRecordedSteps);
+                           num_calls >= kLeastRecordedCalls);
 }
 
 // A fresh sampler and the latents with which its first call begins.
@@ -261,7 +261,8 @@ Result<torch::Tensor> Painter::paint_batch(const PaintRequest& request, int64_t 
   const torch::Device device = place().device;
   DARKROOM_ASSIGN_OR_RETURN(
       const Denoiser denoiser,
-      make_denoiser(request, std::span(request.prompts).subspan(static_cast<size_t>(first), static_cast<size_t>(count))));
+      make_denoiser(request, std::span(request.prompts).subspan(static_cast<size_t>(first), static_cast<size_t>(count)),
+                    work.sampler_->timesteps().size() - work.next_call_));
   return run_sampler_from(
       *work.sampler_, work.next_call_, denoiser, work.latents_nchw_, [&] { return upload(work.noise_.draw(), device); },
       [&] { return stop.stop_requested(); });

@@ -7,6 +7,7 @@
 
 #include "darkroom/core/check.h"
 #include "darkroom/paint/painter.h"
+#include "darkroom/paint/recorded_memory.h"
 #include "recorded_calls.h"
 
 namespace darkroom {
@@ -73,15 +74,18 @@ void Painter::step_together(std::span<PictureInWork* const> pictures) {
   const torch::Device device = place().device;
   for (PictureInWork* picture : pictures) {
     const torch::Tensor& input = noisy[static_cast<size_t>(positive_row)];
-    torch::Tensor output = outputs.narrow(0, positive_row++, 1);
-    if (picture->guidance_.is_active()) {
-      output = guided_output(outputs.narrow(0, negative_row++, 1), output, picture->guidance_);
-    }
+    const torch::Tensor positive = outputs.narrow(0, positive_row++, 1);
+    const bool is_guided = picture->guidance_.is_active();
+    const torch::Tensor negative = is_guided ? outputs.narrow(0, negative_row++, 1) : torch::Tensor();
     const NoiseSource draw = [&] {  // A step that is tried again gets the same noise.
       picture->drawn_noise_ = picture->drawn_noise_.defined() ? picture->drawn_noise_ : picture->noise_.draw();
       return upload(picture->drawn_noise_, device);
     };
-    picture->latents_nchw_ = picture->sampler_->step(picture->next_call_, output, picture->latents_nchw_, draw);
+    const auto [output, latents] = with_memory_for([&] {
+      const torch::Tensor mixed = is_guided ? guided_output(negative, positive, picture->guidance_) : positive;
+      return std::pair(mixed, picture->sampler_->step(picture->next_call_, mixed, picture->latents_nchw_, draw));
+    });
+    picture->latents_nchw_ = latents;
     picture->last_input_nchw_ = input;
     picture->last_output_nchw_ = output;
     picture->drawn_noise_ = torch::Tensor();

@@ -74,7 +74,8 @@ class Sampler {
   virtual torch::Tensor scale_input(size_t index, const torch::Tensor& latents) const = 0;
   /// `clean` with `noise` of variance 1 mixed in: latents with which a run may start at call `index` (image to image).
   virtual torch::Tensor add_noise(size_t index, const torch::Tensor& clean, const torch::Tensor& noise) const = 0;
-  /// The latents after call `index`. REQUIRES: calls come in order; the first may be any.
+  /// The latents after call `index`. A call that throws changes nothing and may be made again. REQUIRES: calls come in order; the first
+  /// may be any.
   virtual torch::Tensor step(size_t index, const torch::Tensor& output, const torch::Tensor& latents, const NoiseSource& noise) = 0;
 };
 

@@ -161,7 +161,7 @@ class Painter {
   torch::Tensor encode_init_images(const PaintRequest& request, int64_t first, int64_t count, const torch::Tensor& posterior_noise);
   torch::Tensor encode_ids(const torch::Tensor& ids_nt);
   Result<PromptStates> encode_request(const PaintRequest& request, std::span<const std::string> prompts);
-  Result<Denoiser> make_denoiser(const PaintRequest& request, std::span<const std::string> prompts);
+  Result<Denoiser> make_denoiser(const PaintRequest& request, std::span<const std::string> prompts, size_t num_calls);
   Result<PictureInWork> start_batch(const PaintRequest& request, int64_t first, int64_t count);
   Result<torch::Tensor> paint_batch(const PaintRequest& request, int64_t first, int64_t count, const std::stop_token& stop);
   void step_together(std::span<PictureInWork* const> pictures);

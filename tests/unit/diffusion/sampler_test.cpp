@@ -202,6 +202,34 @@ TEST(samplers, calls_out_of_order_are_a_bug) {
   }
 }
 
+TEST(samplers, a_call_that_threw_may_be_made_again) {
+  const torch::Tensor unfit = torch::zeros({1, 3, 5, 7});
+  for (const char* name : {"pndm", "dpmpp_2m", "unipc", "ddim", "euler", "lcm"}) {
+    for (const bool runge_kutta : {false, true}) {
+      const SchedulerConfig config = scheduler(with(kSd2, {{"skip_prk_steps", !runge_kutta}}));
+      const auto undisturbed = make_sampler(spec(name, 16), config).value(), disturbed = make_sampler(spec(name, 16), config).value();
+      const NoiseSource noise = [] { return golden_start(); };
+      torch::Tensor want = golden_start(), got = golden_start();
+      for (size_t index = 0; index < undisturbed->timesteps().size(); ++index) {
+        const torch::Tensor output = golden_start() / static_cast<double>(index + 2);
+        EXPECT_ANY_THROW((void)disturbed->step(index, unfit, got, noise)) << name;
+        want = undisturbed->step(index, output, want, noise);
+        got = disturbed->step(index, output, got, noise);
+        ASSERT_TRUE(torch::equal(got, want)) << name << ", call " << index;
+      }
+    }
+  }
+}
+
+TEST(ddim, begins_where_no_signal_is_left_with_all_noise_for_any_steps) {
+  const json changes = {{"rescale_betas_zero_snr", true}, {"prediction_type", "v_prediction"}, {"timestep_spacing", "trailing"}};
+  for (int num_steps = 1; num_steps <= 60; ++num_steps) {
+    const auto sampler = make_sampler(spec("ddim", num_steps, 1.0), scheduler(with(kSd2, changes))).value();
+    const torch::Tensor next = sampler->step(0, golden_start(), golden_start(), [] { return golden_start(); });
+    EXPECT_TRUE(next.isfinite().all().item<bool>()) << num_steps;
+  }
+}
+
 TEST(samplers, say_whether_they_ask_for_noise) {
   const auto asks = [](const char* name, int num_steps, double eta) {
     return make_sampler(spec(name, num_steps, eta), scheduler(kSd2)).value()->is_stochastic();

@@ -361,6 +361,7 @@ def a_spot_notice_ends_the_run_with_a_checkpoint() -> None:
         wait_for_steps(bench.path(name), 2, launcher)
         notice.write_text("go")
         said = read_until(launcher, "stopping after")
+        require(f"every 5 s a spot notice is looked for at the file {notice}" in said, "what is watched is not told", name, said)
         for _ in range(2):  # Whoever stops the machine's services comes after the notice.
             launcher.send_signal(signal.SIGTERM)
         finish(launcher, expect=128 + signal.SIGTERM)

@@ -59,12 +59,33 @@ struct TrainFlags {
   ObservationFlags observation;
 };
 
+Result<SpotSource> parse_spot_flag(const std::string& text) {
+  auto source = SpotSource::parse(text);
+  return source.is_ok() ? std::move(source) : source.status().with_context("--spot-notice");
+}
+
+/// Without what may be secret.
+std::string shown_source(const SpotSource& source) {
+  switch (source.kind) {
+    case SpotSource::Kind::kAws:
+      return "EC2's metadata service " + recorded_uri(source.place);
+    case SpotSource::Kind::kGcp:
+      return "Compute Engine's metadata service " + recorded_uri(source.place);
+    case SpotSource::Kind::kUrl:
+      return recorded_uri(source.place);
+    case SpotSource::Kind::kFile:
+      break;
+  }
+  return "the file " + source.place;
+}
+
 /// Stops this process as SIGTERM does once its machine is about to be taken back. The machine's own SIGTERM may come before or after.
 class SpotStop {
  public:
   /// Errors: kInvalidArgument (no such source), kResourceExhausted. `context` outlives this.
   static Result<std::unique_ptr<SpotStop>> start(const std::string& text, const VerbContext& context) {
-    DARKROOM_ASSIGN_OR_RETURN(const SpotSource source, SpotSource::parse(text));
+    DARKROOM_ASSIGN_OR_RETURN(const SpotSource source, parse_spot_flag(text));
+    log_info("every {} s a spot notice is looked for at {}", SpotWatch::kPeriod.count(), shown_source(source));
     std::unique_ptr<SpotStop> stop(new SpotStop());
     DARKROOM_ASSIGN_OR_RETURN(stop->http_, HttpClient::start({.num_loops = 1}, stop->metrics_));
     stop->watch_ = std::make_unique<SpotWatch>(source, *stop->http_, system_clock(), [&context](const std::string& notice) {
@@ -325,9 +346,17 @@ Result<std::string> planned_device(const std::string& asked) {
 }
 
 Result<int> plan_run(const TrainFlags& flags, VerbContext& context) {
+  if (!flags.spot_notice.empty()) {
+    DARKROOM_RETURN_IF_ERROR(parse_spot_flag(flags.spot_notice).status());
+  }
   DARKROOM_ASSIGN_OR_RETURN(const Recipe recipe, resolve_recipe(flags));
   DARKROOM_ASSIGN_OR_RETURN(const RankPlace place, rank_place_of_environment());
   PlanQuestion question = flags.plan;
+  if (question.num_ranks != 0 && flags.num_ranks > question.num_ranks) {
+    return Status::invalid_argument(
+        "--nproc is how many of the --ranks share a machine, so it cannot be more than these (--nproc, --ranks):", flags.num_ranks,
+        question.num_ranks);
+  }
   const int64_t ranks_here = flags.num_ranks > 1 ? flags.num_ranks : place.local_size;
   if (question.num_ranks == 0) {
     DARKROOM_ASSIGN_OR_RETURN(const SpreadGroup all, flags.num_ranks > 1 ? multiply_place(place, flags.num_ranks)

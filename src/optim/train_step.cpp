@@ -88,10 +88,10 @@ TrainStep::TrainStep(FlatParameters& parameters, AdamW& optimizer, Ema* ema, con
     const GradientSumOptions sum{options.gradient_groups, options.fast_reduction, options.gradient_wire};
     gradient_sum_ = std::make_unique<GradientSum>(parameters, sum, ranks);
   }
-  if (options.overlaps && !options.fast_reduction && ranks.size() > 1) {
+  if (options.overlaps_among(ranks.size())) {
     overlap_ = std::make_unique<GradientOverlap>(parameters, *gradient_sum_, ranks, options.bucket_elements);
   }
-  if (options.replays && !is_cpu && !options.waits_between_phases && overlap_ == nullptr) {
+  if (options.records_passes(parameters.options().device, ranks.size())) {
     recorded_ = std::make_unique<RecordedStep>(parameters.options().device);
   }
   if (!is_cpu) {

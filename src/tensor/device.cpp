@@ -2,6 +2,7 @@
 
 #include <dlfcn.h>
 
+#include <algorithm>
 #include <atomic>
 #include <charconv>
 #include <cstdlib>
@@ -76,7 +77,19 @@ Status check_capability(const GpuInfo& gpu) {
   return Status::ok();
 }
 
+bool is_device_text(std::string_view text) {
+  constexpr std::string_view kPrefix = "cuda:";
+  constexpr size_t kMostDigits = 3;
+  const std::string_view index = text.starts_with(kPrefix) ? text.substr(kPrefix.size()) : std::string_view();
+  const bool has_index = !index.empty() && index.size() <= kMostDigits &&
+                         std::all_of(index.begin(), index.end(), [](char digit) { return digit >= '0' && digit <= '9'; });
+  return has_index || text == "auto" || text == "cpu" || text == "cuda";
+}
+
 Result<std::string> resolve_device(const std::string& text) {
+  if (!is_device_text(text)) {
+    return Status::invalid_argument("--device takes auto, cpu, cuda or cuda:N, got:", text);
+  }
   if (text == "cpu") {
     return text;
   }
@@ -90,16 +103,8 @@ Result<std::string> resolve_device(const std::string& text) {
     return std::string("cpu");
   }
   size_t index = 0;
-  const std::string prefix = "cuda:";
-  const bool has_index = text.rfind(prefix, 0) == 0;
-  if (has_index) {
-    const char* end = text.data() + text.size();
-    const auto [stop, error] = std::from_chars(text.data() + prefix.size(), end, index);
-    if (error != std::errc() || stop != end) {
-      return Status::invalid_argument("--device takes auto, cpu, cuda or cuda:N, got:", text);
-    }
-  } else if (text != "cuda") {
-    return Status::invalid_argument("--device takes auto, cpu, cuda or cuda:N, got:", text);
+  if (text != "cuda") {
+    std::from_chars(text.data() + std::string_view("cuda:").size(), text.data() + text.size(), index);
   }
   if (!list_gpus().is_ok()) {
     return list_gpus().status();

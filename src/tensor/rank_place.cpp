@@ -7,9 +7,11 @@
 #include <algorithm>
 #include <charconv>
 #include <cstdlib>
+#include <filesystem>
 #include <fstream>
-#include <iterator>
 #include <nlohmann/json.hpp>
+#include <sstream>
+#include <system_error>
 #include <vector>
 
 #include "darkroom/core/nested_text.h"
@@ -100,8 +102,10 @@ Result<RankPlace> read_sagemaker_place(const VariableLookup& variable) {
     }
   }
   if (!names_hosts(hosts)) {
-    return Status::invalid_argument("SageMaker names the hosts of a job as a list of texts in SM_HOSTS or its resource config, got:",
-                                    hosts.dump());
+    const bool is_listed = variable("SM_HOSTS").has_value();
+    return Status::invalid_argument(fmt::format("SageMaker names the hosts of a job as a list of texts in {}, got:",
+                                                is_listed ? "SM_HOSTS" : "its resourceconfig.json"),
+                                    fmt::format("'{}'", value_or_empty(variable, is_listed ? "SM_HOSTS" : kResourceConfig)));
   }
   auto names = hosts.get<std::vector<std::string>>();
   std::sort(names.begin(), names.end());  // As SageMaker lists them: every host counts alike.
@@ -119,6 +123,11 @@ Result<RankPlace> read_sagemaker_place(const VariableLookup& variable) {
 
 bool is_sagemaker(const VariableLookup& variable) { return variable("SM_HOSTS").has_value() || variable(kResourceConfig).has_value(); }
 
+std::string resource_config_path() {
+  const char* folder = std::getenv("SAGEMAKER_BASE_DIR");  // As SageMaker's toolkit has it.
+  return std::string(folder == nullptr || *folder == '\0' ? "/opt/ml" : folder) + "/input/config/resourceconfig.json";
+}
+
 std::optional<std::string> variable_of_process(const std::string& name) {
   const char* value = std::getenv(name.c_str());
   if (value != nullptr) {
@@ -127,8 +136,14 @@ std::optional<std::string> variable_of_process(const std::string& name) {
   if (name != kResourceConfig || std::getenv(kTrainingJob) == nullptr) {
     return std::nullopt;
   }
-  std::ifstream file("/opt/ml/input/config/resourceconfig.json");  // A container without SageMaker's toolkit has this alone.
-  return file ? std::optional(std::string(std::istreambuf_iterator<char>(file), {})) : std::nullopt;
+  const std::string path = resource_config_path();  // A container without SageMaker's toolkit has this alone.
+  std::error_code failure;
+  if (std::filesystem::status(path, failure).type() == std::filesystem::file_type::not_found) {
+    return std::nullopt;
+  }
+  std::ostringstream text;  // Empty where it cannot be read: no hosts, which is refused. Else each host would train alone.
+  text << std::ifstream(path).rdbuf();
+  return text.str();
 }
 
 }  // namespace

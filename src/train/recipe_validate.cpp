@@ -8,6 +8,7 @@
 
 #include "darkroom/core/utf8.h"
 #include "darkroom/diffusion/sampler.h"
+#include "darkroom/tensor/device.h"
 #include "darkroom/train/recipe.h"
 #include "recipe_fields.h"
 
@@ -131,6 +132,13 @@ Status check_choices(const Recipe& recipe) {
   return {};
 }
 
+Status check_device(const Recipe& recipe) {
+  return is_device_text(recipe.runtime.device)
+             ? Status::ok()
+             : Status::invalid_argument("the recipe's field 'runtime.device' must be auto, cpu, cuda or cuda:N, got:",
+                                        fmt::format("'{}'", recipe.runtime.device));
+}
+
 // recipe.toml and state.json keep every text of a run, and can hold UTF-8 alone.
 Status check_texts(const Recipe& recipe) {
   Recipe copy = recipe;
@@ -184,6 +192,7 @@ Status Recipe::validate() const {
   DARKROOM_RETURN_IF_ERROR(check_integers(*this));
   DARKROOM_RETURN_IF_ERROR(check_numbers(*this));
   DARKROOM_RETURN_IF_ERROR(check_choices(*this));
+  DARKROOM_RETURN_IF_ERROR(check_device(*this));
   DARKROOM_RETURN_IF_ERROR(check_texts(*this));
   DARKROOM_RETURN_IF_ERROR(check_groups(*this));
   if (runtime.gradient_wire != "float32" && runtime.reduction == "fast") {

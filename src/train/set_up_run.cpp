@@ -40,17 +40,6 @@ Result<int64_t> count_machines(Communicator& ranks, int64_t local_ranks) {
   return std::max<int64_t>(1, std::llround(machines));
 }
 
-// A cosine of a run that is shorter than its warm-up (--max-steps) warms up until its last step; a constant rate takes no notice of the
-// end.
-LrScheduleOptions lr_schedule(const Recipe& recipe) {
-  const bool is_cosine = recipe.schedule.kind == "cosine";
-  return {.peak = recipe.optimizer.lr,
-          .warmup_steps = is_cosine ? std::min(recipe.schedule.warmup_steps, recipe.schedule.max_steps - 1) : recipe.schedule.warmup_steps,
-          .decay = is_cosine ? LrDecay::kCosine : LrDecay::kConstant,
-          .total_steps = recipe.schedule.max_steps,
-          .floor = recipe.optimizer.lr * recipe.schedule.final_fraction};
-}
-
 // float32 means float32, and --deterministic the libraries of a GPU, too: cuBLAS repeats its bits with a workspace of a fixed size, which
 // it and torch read from the environment at the first product; who has set it keeps what was set. Else cuDNN tries its ways of a
 // convolution and takes the fastest, which costs the first steps: shapes stay.
@@ -500,15 +489,7 @@ Status TrainingRun::open_optimizer() {
   const EmaOptions ema_options{.decay = recipe().ema.decay, .warmup = recipe().ema.warmup};
   DARKROOM_RETURN_IF_ERROR(ema_options.validate());
   ema_ = std::make_unique<Ema>(*parameters_, ema_options, slice);
-  const TrainStepOptions step_options{.micro_batch = recipe().batch.micro,
-                                      .gradient_groups = recipe().runtime.gradient_groups,
-                                      .fast_reduction = recipe().runtime.reduction == "fast",
-                                      .gradient_wire = gradient_wire(recipe()),
-                                      .overlaps = recipe().runtime.overlap,
-                                      .workers = device().is_cpu() ? num_workers(recipe(), options_.local_ranks) : 1,
-                                      .max_grad_norm = recipe().optimizer.clip_norm,
-                                      .schedule = lr_schedule(recipe()),
-                                      .replays = recipe().runtime.graphs};
+  const TrainStepOptions step_options = train_step_options(recipe(), device(), options_.local_ranks);
   DARKROOM_RETURN_IF_ERROR(step_options.validate());
   train_step_ = std::make_unique<TrainStep>(*parameters_, *optimizer_, ema_.get(), step_options, ranks());
   const auto save_config = [this](FileSystem& files, const std::string& folder) { return part_->save_config(files, folder); };

@@ -34,6 +34,17 @@ int64_t own_lanes(const Recipe& recipe, int64_t num_lanes, int64_t num_ranks) {
   return std::min(most, num_lanes);
 }
 
+// A cosine of a run that is shorter than its warm-up (--max-steps) warms up until its last step; a constant rate takes no notice of the
+// end.
+LrScheduleOptions lr_schedule(const Recipe& recipe) {
+  const bool is_cosine = recipe.schedule.kind == "cosine";
+  return {.peak = recipe.optimizer.lr,
+          .warmup_steps = is_cosine ? std::min(recipe.schedule.warmup_steps, recipe.schedule.max_steps - 1) : recipe.schedule.warmup_steps,
+          .decay = is_cosine ? LrDecay::kCosine : LrDecay::kConstant,
+          .total_steps = recipe.schedule.max_steps,
+          .floor = recipe.optimizer.lr * recipe.schedule.final_fraction};
+}
+
 // Of rows that fit by themselves, at `own_rows` a time.
 Status check_group_memory(const Recipe& recipe, const DatasetSize& dataset, int64_t own_rows) {
   constexpr int64_t kBlock = DatasetIndex::kRowsPerBlock;
@@ -104,6 +115,18 @@ RankMemorySpec rank_memory_spec(const Recipe& recipe, const torch::nn::Module& m
 int64_t num_workers(const Recipe& recipe, int64_t local_ranks) {
   const auto& runtime = recipe.runtime;
   return runtime.workers > 0 ? runtime.workers : std::max<int64_t>(1, num_processors() / (runtime.threads * local_ranks));
+}
+
+TrainStepOptions train_step_options(const Recipe& recipe, const torch::Device& device, int64_t local_ranks) {
+  return {.micro_batch = recipe.batch.micro,
+          .gradient_groups = recipe.runtime.gradient_groups,
+          .fast_reduction = recipe.runtime.reduction == "fast",
+          .gradient_wire = gradient_wire(recipe),
+          .overlaps = recipe.runtime.overlap,
+          .workers = device.is_cpu() ? num_workers(recipe, local_ranks) : 1,
+          .max_grad_norm = recipe.optimizer.clip_norm,
+          .schedule = lr_schedule(recipe),
+          .replays = recipe.runtime.graphs};
 }
 
 int64_t num_passes(const Recipe& recipe, int64_t num_samples) {

@@ -8,6 +8,7 @@
 #include "darkroom/feed/dataset_index.h"
 #include "darkroom/optim/flat_parameters.h"
 #include "darkroom/optim/rank_memory.h"
+#include "darkroom/optim/train_step.h"
 #include "darkroom/train/recipe.h"
 
 namespace darkroom {
@@ -35,6 +36,9 @@ RankMemorySpec rank_memory_spec(const Recipe& recipe, const torch::nn::Module& m
 
 /// Micro-batches that are computed side by side on the CPU.
 int64_t num_workers(const Recipe& recipe, int64_t local_ranks);
+
+/// The step itself, of a rank that shares a machine with so many.
+TrainStepOptions train_step_options(const Recipe& recipe, const torch::Device& device, int64_t local_ranks);
 
 /// Micro-batches of `num_samples` of a batch, all groups of it.
 int64_t num_passes(const Recipe& recipe, int64_t num_samples);

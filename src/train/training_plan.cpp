@@ -208,6 +208,14 @@ void choose_rank(const Recipe& recipe, const RankMemorySpec& spec, TrainingPlan&
   }
 }
 
+int64_t samples_of_busiest_rank(const Recipe& recipe, int64_t num_ranks) {
+  int64_t most = 0;
+  for (int64_t rank = 0; rank < num_ranks; ++rank) {
+    most = std::max(most, samples_of_rank(recipe, rank, num_ranks).count);
+  }
+  return most;
+}
+
 void plan_feed(const Recipe& recipe, const Workload& workload, TrainingPlan& plan) {
   constexpr int64_t kMaking = 2;      // One at hand, one in the making.
   constexpr int64_t kPageLocked = 2;  // Copies on their way to a GPU (Upload).
@@ -297,12 +305,13 @@ Result<TrainingPlan> plan_training(StoreSet& stores, const Recipe& recipe, const
                     .gradient_groups = recipe.runtime.gradient_groups,
                     .steps = recipe.schedule.max_steps};
   choose_rank(recipe, spec, plan);
+  plan.busiest_samples = samples_of_busiest_rank(recipe, question.num_ranks);
   plan.micro_batch = samples_of_pass(recipe);
   plan.rank_passes = num_passes(recipe, plan.rank_samples);
   plan.passes_at_a_time = passes_at_a_time(recipe, device, plan.rank_samples, question.local_ranks);
   const PassCost pass = cost_of_pass(workload, flat, plan.micro_batch);
   plan.activations = plan.passes_at_a_time * pass.peak_bytes;
-  plan.keeps_graphs = !device.is_cpu() && recipe.runtime.graphs;
+  plan.keeps_graphs = train_step_options(recipe, device, question.local_ranks).records_passes(device, question.num_ranks);
   if (plan.keeps_graphs && rest_of_group(recipe) > 0) {  // Each graph keeps what its passes hold.
     plan.activations += cost_of_pass(workload, flat, rest_of_group(recipe)).peak_bytes;
   }

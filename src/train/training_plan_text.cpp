@@ -45,8 +45,12 @@ std::optional<double> TrainingPlan::hours() const {
   if (question.tflops <= 0) {
     return std::nullopt;
   }
-  const double flop_per_second = static_cast<double>(question.num_ranks) * question.mfu * question.tflops * 1e12;
-  return static_cast<double>(steps) * step_flop / flop_per_second / kSecondsPerHour;
+  const double busiest_flop = step_flop * static_cast<double>(busiest_samples) / static_cast<double>(global_batch);
+  return static_cast<double>(steps) * busiest_flop / (question.mfu * question.tflops * 1e12) / kSecondsPerHour;
+}
+
+double TrainingPlan::idle_share() const {
+  return 1 - static_cast<double>(global_batch) / static_cast<double>(busiest_samples * question.num_ranks);
 }
 
 std::vector<std::string> TrainingPlan::remarks() const {
@@ -56,6 +60,15 @@ std::vector<std::string> TrainingPlan::remarks() const {
         "data.memory_bytes is too small: runtime.lanes x data.window_blocks are {} of a large dataset a rank, and {} are kept; such a "
         "run is refused",
         shown_size(shuffled_samples), shown_size(most_samples)));
+  }
+  if (busiest_samples * question.num_ranks > global_batch) {
+    const int64_t most_groups = busiest_samples * gradient_groups / global_batch;
+    const int64_t as_fast = (gradient_groups + most_groups - 1) / most_groups;
+    remarks.push_back(fmt::format(
+        "{} ranks do not divide the {} gradient groups: the busiest rank takes {} of them, and the ranks stand idle for {:.1f} % "
+        "of the passes' time{}",
+        question.num_ranks, gradient_groups, most_groups, 100 * idle_share(),
+        as_fast < question.num_ranks ? fmt::format("; {} ranks are as fast", as_fast) : ""));
   }
   if (keeps_graphs && looks) {
     remarks.emplace_back(
@@ -135,6 +148,7 @@ nlohmann::json TrainingPlan::to_json() const {
                            {"rank_passes", rank_passes},
                            {"passes_at_a_time", passes_at_a_time}}},
                          {"step_flop", step_flop},
+                         {"idle_share", idle_share()},
                          {"steps", steps},
                          {"mfu", question.mfu},
                          {"remarks", remarks()}};

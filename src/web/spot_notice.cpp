@@ -7,6 +7,7 @@
 #include <system_error>
 #include <utility>
 
+#include "darkroom/core/ascii_case.h"
 #include "darkroom/core/log.h"
 
 namespace darkroom {
@@ -66,17 +67,22 @@ Result<HttpResponse> ask_gcp(const std::string& service, HttpClient& http, const
 }  // namespace
 
 Result<SpotSource> SpotSource::parse(const std::string& text) {
-  if (text == "aws") {
+  const std::string service = ascii_lower(text);
+  if (service == "aws") {
     return SpotSource{Kind::kAws, without_spot_slash(spot_variable("AWS_EC2_METADATA_SERVICE_ENDPOINT", "http://169.254.169.254"))};
   }
-  if (text == "gcp") {
+  if (service == "gcp") {
     return SpotSource{Kind::kGcp, fmt::format("http://{}", spot_variable("GCE_METADATA_HOST", "metadata.google.internal"))};
   }
   if (text.starts_with("http://") || text.starts_with("https://")) {
     return SpotSource{Kind::kUrl, text};
   }
-  if (text.empty() || text.find("://") != std::string::npos) {
-    return Status::invalid_argument("a spot notice comes from aws, gcp, an http or https URL, or a file, got:", fmt::format("'{}'", text));
+  std::error_code failure;
+  const bool is_file = text.find('/') != std::string::npos || std::filesystem::is_regular_file(text, failure);
+  if (!is_file || text.find("://") != std::string::npos) {
+    return Status::invalid_argument(
+        "a spot notice comes from aws, gcp, an http or https URL, or a file (./NAME where it is not there yet), got:",
+        fmt::format("'{}'", text));
   }
   return SpotSource{Kind::kFile, text};
 }

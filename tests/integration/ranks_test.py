@@ -319,6 +319,16 @@ def sagemaker_names_the_hosts() -> None:
     newest = f"checkpoints/step-{STEPS:08d}"
     run("models", "export", pathlib.Path(bench.path("ml/checkpoints"), newest), bench.path("ml/model"), "--ema")
     run("models", "check", bench.path("ml/model"))
+    job = {"TRAINING_JOB_NAME": "job-3", "MASTER_PORT": str(free_port())}
+    for host in hosts:  # Without the toolkit: the file that every container has.
+        config = pathlib.Path(bench.path("container"), host, "input/config/resourceconfig.json")
+        config.parent.mkdir(parents=True)
+        config.write_text(json.dumps({"current_host": host, "hosts": hosts, "network_interface_name": "lo"}))
+    start_all([{**job, "SAGEMAKER_BASE_DIR": bench.path(f"container/{host}")} for host in hosts], 2 * [bench.command("by-file")])
+    bench.require_same("by-file")
+    config.write_text("{")
+    done = start(bench.command("by-file"), {**job, "SAGEMAKER_BASE_DIR": str(config.parents[2])})
+    require("resourceconfig.json" in finish(done, expect=2), "a file that names no hosts is not told")
     done = start(command, {**toolkit, "SM_CURRENT_HOST": "algo-9"})
     require("SM_CURRENT_HOST" in finish(done, expect=2), "a host that is none of the job's is not named")
 
@@ -361,6 +371,7 @@ def a_spot_notice_ends_the_run_with_a_checkpoint() -> None:
         wait_for_steps(bench.path(name), 2, launcher)
         notice.write_text("go")
         said = read_until(launcher, "stopping after")
+        require(f"every 5 s a spot notice is looked for at the file {notice}" in said, "what is watched is not told", name, said)
         for _ in range(2):  # Whoever stops the machine's services comes after the notice.
             launcher.send_signal(signal.SIGTERM)
         finish(launcher, expect=128 + signal.SIGTERM)

@@ -33,6 +33,18 @@ def a_published_run_on_32_gpus_is_planned_on_this_machine() -> None:
         require(sorted(path.name for path in folder.iterdir()) == ["summary.json"], "it wrote more than its summary")
 
 
+def ranks_that_do_not_divide_the_groups_are_as_slow_as_their_busiest() -> None:
+    with temporary_folder() as folder:
+        words = ("recipes/sd2-256.toml", "--model", "sd2-base", "--device", "cuda", "--tflops", 989)
+        sixteen, plain = estimate(folder, *words, "--ranks", 16)
+        many, said = estimate(folder, *words, "--ranks", 24)
+        require(many["hours"] == sixteen["hours"] and sixteen["idle_share"] == 0, "hours", many, sixteen)
+        require("stand idle for 33.3 %" in said and "16 ranks are as fast" in said and "idle" not in plain, "the remark", said, plain)
+        for setting, is_said in (("true", False), ("false", True)):
+            _, said = estimate(folder, *words, "--ranks", 32, "--set", f"runtime.overlap={setting}")
+            require(("runtime.graphs=false" in said) == is_said, "advice on recorded passes, with runtime.overlap", setting, said)
+
+
 def flags_and_settings_count() -> None:
     with temporary_folder() as folder:
         common = ("recipes/tiny.toml", "--model", "models/tiny", "--set", "runtime.workers=1")
@@ -54,6 +66,10 @@ def refusals_name_file_field_and_value() -> None:
         (("recipes/tiny.toml", *plan, "--set", "batch.micro=0"), "recipes/tiny.toml", "batch.micro", "0"),
         (("recipes/tiny.toml", *plan, "--ranks", 2), "recipes/tiny.toml", "runtime.gradient_groups", "1 2"),
         (("recipes/tiny.toml", *plan, "--set", "data.resolution=60"), "recipes/tiny.toml", "data.resolution", "60"),
+        (("recipes/tiny.toml", *plan, "--set", "runtime.device=gpu"), "recipes/tiny.toml", "runtime.device", "cuda:N", "'gpu'"),
+        (("recipes/tiny.toml", *plan, "--set", "runtime.device=cuda:1x"), "recipes/tiny.toml", "runtime.device", "'cuda:1x'"),
+        (("recipes/tiny.toml", *plan, "--ranks", 2, "--nproc", 4, "--set", "runtime.gradient_groups=4"), "--nproc", "--ranks", "4 2"),
+        (("recipes/tiny.toml", *plan, "--spot-notice", "azure"), "--spot-notice", "aws, gcp", "'azure'"),
         (("recipes/tiny.toml", "--dry-run"), "recipes/tiny.toml", "--model"),
         (("recipes/tiny.toml", "--dry-run", "--model", "no-such-model"), "no-such-model", "sd2-base"),
         (("recipes/tiny.toml", "--model", "models/tiny"), "--output"),
@@ -65,4 +81,5 @@ def refusals_name_file_field_and_value() -> None:
 
 
 if __name__ == "__main__":
-    main([a_published_run_on_32_gpus_is_planned_on_this_machine, flags_and_settings_count, refusals_name_file_field_and_value])
+    main([a_published_run_on_32_gpus_is_planned_on_this_machine, ranks_that_do_not_divide_the_groups_are_as_slow_as_their_busiest, flags_and_settings_count,
+          refusals_name_file_field_and_value])

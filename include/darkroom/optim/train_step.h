@@ -48,6 +48,12 @@ struct TrainStepOptions {
 
   /// kInvalidArgument naming the first bad field.
   Status validate() const;
+  /// Whether a step of so many ranks sends gradients while its last backward pass goes on.
+  bool overlaps_among(int64_t num_ranks) const { return overlaps && !fast_reduction && num_ranks > 1; }
+  /// Whether the passes of a step of so many ranks are recorded on `device` and replayed.
+  bool records_passes(const torch::Device& device, int64_t num_ranks) const {
+    return replays && !device.is_cpu() && !waits_between_phases && !overlaps_among(num_ranks);
+  }
 };
 
 /// What one step did.

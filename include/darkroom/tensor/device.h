@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "darkroom/core/result.h"
@@ -26,6 +27,9 @@ const Result<std::vector<GpuInfo>>& list_gpus();
 /// Whether the plugin's kernels run on the GPU: they are compiled for compute capability 8.0 and later (Ampere).
 /// Errors: kUnavailable, naming the GPU and its capability.
 Status check_capability(const GpuInfo& gpu);
+
+/// Whether the text has the form of a device: auto, cpu, cuda or cuda:N.
+bool is_device_text(std::string_view text);
 
 /// What `--device` means on this machine: "cpu", "cuda:0", ... `auto` takes the first GPU that the kernels run on, else the CPU.
 /// Errors: kInvalidArgument for text that is no device, kUnavailable for a GPU that is not there or that the kernels do not run on.

@@ -28,10 +28,12 @@ bool is_loopback(const std::string& host);
 using VariableLookup = std::function<std::optional<std::string>(const std::string& name)>;
 
 /// The place that the environment names: RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE, MASTER_ADDR and MASTER_PORT (by hand, torchrun),
-/// else Open MPI's or Slurm's own names of them. Rank 0 of 1 when it names none.
-/// Errors: kInvalidArgument (a number that is none, a rank outside its world, no MASTER_ADDR for several machines).
+/// else Open MPI's or Slurm's own names of them, else SageMaker's (SM_HOSTS, SM_RESOURCE_CONFIG). Rank 0 of 1 when it names none.
+/// Errors: kInvalidArgument (a number that is none, a rank outside its world, no MASTER_ADDR for several machines, hosts that are no list
+/// with this one).
 Result<RankPlace> rank_place_of(const VariableLookup& variable);
-/// That of this process's environment.
+/// That of this process's environment, in which a job of SageMaker's (TRAINING_JOB_NAME) without SM_RESOURCE_CONFIG has
+/// input/config/resourceconfig.json below /opt/ml, or below SAGEMAKER_BASE_DIR, for it.
 Result<RankPlace> rank_place_of_environment();
 
 }  // namespace darkroom

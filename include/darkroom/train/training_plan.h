@@ -37,7 +37,7 @@ struct TrainingPlan {
   int64_t rank = 0;              ///< The rank that holds most; the sizes are its.
   RankMemory memory = {};        ///< Of it, on the device.
   int64_t activations = 0;       ///< Most that its passes hold at a time, one micro-batch each: kept for backward, and at work.
-  bool keeps_graphs = false;     ///< On a GPU (runtime.graphs): activations stay, those of a smaller last micro-batch beside the others.
+  bool keeps_graphs = false;     ///< Passes are recorded: activations stay, those of a smaller last micro-batch beside the others.
   bool looks = false;            ///< There are validations or previews.
   int64_t pass_gradients = 0;    ///< Of passes side by side (runtime.workers), before they are added.
   int64_t device_inputs = 0;     ///< The batch on a GPU, and the micro-batches that graphs read.
@@ -50,6 +50,7 @@ struct TrainingPlan {
   int64_t micro_batch = 0;
   int64_t gradient_groups = 0;
   int64_t rank_samples = 0;                 ///< Of a batch.
+  int64_t busiest_samples = 0;              ///< Of the rank with most, which all wait for.
   int64_t rank_passes = 0;                  ///< Forward and backward passes a step, one after the other or side by side.
   int64_t passes_at_a_time = 1;             ///< runtime.workers.
   double step_flop = 0;                     ///< Floating-point operations of all ranks a step: three forward passes of 2 per multiply-add.
@@ -63,8 +64,10 @@ struct TrainingPlan {
   int64_t peak_on_device() const;
   /// In the machine's memory by one rank.
   int64_t peak_on_host() const;
-  /// Of the whole run; nothing where the peak is not known.
+  /// Of the whole run, as long as its busiest rank takes; nothing where the peak is not known.
   std::optional<double> hours() const;
+  /// Of the ranks' time in their passes what they wait for the busiest one; 0 where ranks divide the gradient groups.
+  double idle_share() const;
   /// What speaks against such a run, or is not built yet.
   std::vector<std::string> remarks() const;
 

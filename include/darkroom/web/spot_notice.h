@@ -24,9 +24,10 @@ struct SpotSource {
   Kind kind = Kind::kFile;
   std::string place;  ///< A path; a URL; the metadata service's "http://HOST[:PORT]".
 
-  /// "aws", "gcp", an http or https URL, or a path. The metadata services are those that AWS_EC2_METADATA_SERVICE_ENDPOINT and
-  /// GCE_METADATA_HOST name, as their own tools have it, else the usual ones.
-  /// Errors: kInvalidArgument (nothing, or a URL of another scheme).
+  /// "aws" or "gcp" in any case, an http or https URL, or a path: a name without '/' only of a file that is there, because any other is a
+  /// slip of one of the words. The metadata services are those that AWS_EC2_METADATA_SERVICE_ENDPOINT and GCE_METADATA_HOST name, as their
+  /// own tools have it, else the usual ones.
+  /// Errors: kInvalidArgument (none of these).
   static Result<SpotSource> parse(const std::string& text);
 };
 

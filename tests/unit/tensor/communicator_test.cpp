@@ -5,6 +5,9 @@
 #include <torch/csrc/distributed/c10d/TCPStore.hpp>
 
 #include <array>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
 #include <future>
 #include <map>
 #include <stop_token>
@@ -12,6 +15,7 @@
 #include "darkroom/core/check.h"
 #include "darkroom/tensor/launcher_job.h"
 #include "support/rank_threads.h"
+#include "support/temporary_folder.h"
 
 namespace darkroom {
 namespace {
@@ -465,6 +469,55 @@ TEST(rank_place, reads_the_hosts_of_sagemaker) {
   EXPECT_EQ(place_in({{"SM_HOSTS", R"(["algo-1"])"}, {"SM_CURRENT_HOST", "algo-1"}}).value().size, 1);
   // A launcher within the container knows better.
   EXPECT_EQ(place_in({{"SM_HOSTS", R"(["algo-1"])"}, {"RANK", "1"}, {"WORLD_SIZE", "2"}, {"LOCAL_WORLD_SIZE", "2"}}).value().rank, 1);
+}
+
+// What a container of SageMaker's without its toolkit has.
+class ResourceConfigFile : public testing::Test {
+ protected:
+  ResourceConfigFile() {
+    std::filesystem::create_directories(folder_.path("input/config"));
+    setenv("SAGEMAKER_BASE_DIR", folder_.path("").c_str(), 1);
+    setenv("TRAINING_JOB_NAME", "job", 1);
+  }
+  ~ResourceConfigFile() override {
+    unsetenv("SAGEMAKER_BASE_DIR");
+    unsetenv("TRAINING_JOB_NAME");
+  }
+  std::string path() const { return folder_.path("input/config/resourceconfig.json"); }
+  void write(const std::string& text) const { std::ofstream(path()) << text; }
+
+  const TemporaryFolder folder_;
+};
+
+TEST_F(ResourceConfigFile, names_the_hosts) {
+  write(R"({"current_host": "algo-2", "hosts": ["algo-3", "algo-1", "algo-2"], "network_interface_name": "eth0"})");
+  const RankPlace place = rank_place_of_environment().value();
+  EXPECT_EQ(place.rank, 1);
+  EXPECT_EQ(place.size, 3);
+  EXPECT_EQ(place.local_size, 1);
+  EXPECT_EQ(place.host, "algo-1");
+  EXPECT_EQ(launcher_job_of_environment(), "job");
+}
+
+TEST_F(ResourceConfigFile, is_read_in_a_job_alone_and_missed_by_nobody) {
+  EXPECT_EQ(rank_place_of_environment().value().size, 1) << "there is none";
+  write(R"({"current_host": "algo-1", "hosts": ["algo-1", "algo-2"]})");
+  EXPECT_EQ(rank_place_of_environment().value().size, 2);
+  unsetenv("TRAINING_JOB_NAME");
+  EXPECT_EQ(rank_place_of_environment().value().size, 1) << "no job of SageMaker's";
+}
+
+TEST_F(ResourceConfigFile, that_names_no_hosts_is_refused) {
+  for (const char* text : {"", "{", "[]", R"({"hosts": ["algo-1"]})", R"({"current_host": "algo-1"})",
+                           R"({"current_host": 1, "hosts": [1]})", R"({"current_host": "algo-9", "hosts": ["algo-1"]})"}) {
+    write(text);
+    EXPECT_EQ(rank_place_of_environment().status().code(), StatusCode::kInvalidArgument) << text;
+  }
+  write("{");
+  EXPECT_THAT(rank_place_of_environment().status().message(), HasSubstr("resourceconfig.json, got: '{'"));
+  std::filesystem::remove(path());
+  std::filesystem::create_directory(path());
+  EXPECT_EQ(rank_place_of_environment().status().code(), StatusCode::kInvalidArgument) << "it is there and cannot be read";
 }
 
 TEST(rank_place, refuses_hosts_that_cannot_be) {

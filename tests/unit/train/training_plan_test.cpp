@@ -191,6 +191,22 @@ TEST_F(TrainingPlanTest, hours_want_a_peak) {
   EXPECT_FALSE(plan(recipe)->to_json().contains("hours"));
 }
 
+TEST_F(TrainingPlanTest, hours_are_those_of_the_busiest_rank) {
+  const Recipe recipe = shipped("sd2-256");  // 32 groups.
+  const auto with = [&](int64_t num_ranks) { return plan(recipe, {.num_ranks = num_ranks, .tflops = 1000}).value(); };
+  const TrainingPlan sixteen = with(16), many = with(24), all = with(32), three = with(3);
+  EXPECT_DOUBLE_EQ(*many.hours(), *sixteen.hours()) << "two groups a step, either way";
+  EXPECT_DOUBLE_EQ(*all.hours(), *sixteen.hours() / 2);
+  EXPECT_DOUBLE_EQ(*three.hours(), *all.hours() * 11);
+  EXPECT_EQ(sixteen.idle_share(), 0);
+  EXPECT_DOUBLE_EQ(many.idle_share(), 1.0 / 3);
+  EXPECT_DOUBLE_EQ(many.to_json()["idle_share"].get<double>(), many.idle_share());
+  EXPECT_TRUE(sixteen.remarks().empty());
+  EXPECT_THAT(many.remarks(),
+              Contains(testing::AllOf(HasSubstr("32 gradient groups"), HasSubstr("33.3 %"), HasSubstr("16 ranks are as fast"))));
+  EXPECT_THAT(three.remarks(), Contains(testing::AllOf(HasSubstr("takes 11"), HasSubstr("3.0 %"), testing::Not(HasSubstr("as fast")))));
+}
+
 TEST_F(TrainingPlanTest, says_what_is_wrong_with_the_question) {
   const Recipe recipe = shipped("sd2-256");
   const auto refusal = [&](const PlanQuestion& question) {
@@ -338,6 +354,25 @@ TEST_F(TrainingPlanTest, recorded_passes_keep_what_they_hold_on_a_gpu) {
   recipe.runtime.graphs = true;
   recipe.samples.every_steps = 0;
   EXPECT_TRUE(plan(recipe, gpu)->remarks().empty()) << "nothing runs beside the passes";
+}
+
+TEST_F(TrainingPlanTest, passes_during_which_gradients_are_sent_are_not_recorded) {
+  const PlanQuestion gpus{.num_ranks = 32, .local_ranks = 8, .device = "cuda:0"};
+  Recipe recipe = shipped("sd2-512");
+  const int64_t sample = 2 * (4 * 64 * 64 + 77 * 1024);
+  const auto check = [&](bool is_recorded, const std::string& what) {
+    const auto found = plan(recipe, gpus);
+    ASSERT_TRUE(found.is_ok()) << found.status().to_string();
+    EXPECT_EQ(found->keeps_graphs, is_recorded) << what;
+    EXPECT_EQ(found->device_inputs, (128 + (is_recorded ? 32 : 0)) * sample) << what;
+    EXPECT_EQ(found->remarks().size(), is_recorded ? 1U : 0U) << what;
+  };
+  check(false, "as shipped");
+  recipe.runtime.overlap = false;
+  check(true, "sent after the passes");
+  recipe.runtime.overlap = true;
+  recipe.runtime.reduction = "fast";
+  check(true, "the library's sum is sent after them, too");
 }
 
 TEST_F(TrainingPlanTest, a_checkpoint_is_as_large_as_planned) {

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <cstdlib>
+#include <filesystem>
 #include <fstream>
 #include <future>
 
@@ -109,9 +110,29 @@ TEST_F(SpotNoticeTest, the_services_are_where_their_own_variables_say) {
   unsetenv("GCE_METADATA_HOST");
   EXPECT_EQ(SpotSource::parse("aws").value().place, "http://169.254.169.254");
   EXPECT_EQ(SpotSource::parse("gcp").value().place, "http://metadata.google.internal");
-  for (const char* wrong : {"", "ftp://host/notice"}) {
-    EXPECT_EQ(SpotSource::parse(wrong).status().code(), StatusCode::kInvalidArgument) << wrong;
+}
+
+TEST_F(SpotNoticeTest, a_word_is_a_service_in_any_case_or_a_file_that_is_there) {
+  for (const char* aws : {"aws", "AWS", "Aws"}) {
+    EXPECT_EQ(SpotSource::parse(aws).value().kind, SpotSource::Kind::kAws) << aws;
   }
+  EXPECT_EQ(SpotSource::parse("GCP").value().kind, SpotSource::Kind::kGcp);
+  for (const char* wrong : {"", "foo", "azure", "aws ", "ftp://host/notice", "file:///run/notice"}) {
+    const Status refused = SpotSource::parse(wrong).status();
+    EXPECT_EQ(refused.code(), StatusCode::kInvalidArgument) << wrong;
+    EXPECT_THAT(refused.message(), HasSubstr("aws, gcp, an http or https URL, or a file"));
+  }
+  for (const char* file : {"./foo", "/run/notice", "aws/"}) {
+    EXPECT_EQ(SpotSource::parse(file).value().kind, SpotSource::Kind::kFile) << file;
+  }
+  const std::filesystem::path before = std::filesystem::current_path();
+  std::filesystem::current_path(folder_.path(""));
+  std::filesystem::create_directory("folder");
+  EXPECT_FALSE(SpotSource::parse("folder").is_ok());
+  EXPECT_FALSE(SpotSource::parse("notice").is_ok());
+  std::ofstream("notice") << "go";
+  EXPECT_TRUE(SpotSource::parse("notice").is_ok());
+  std::filesystem::current_path(before);
 }
 
 TEST_F(SpotNoticeTest, the_watch_asks_every_five_seconds_and_tells_once) {

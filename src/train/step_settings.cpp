@@ -91,6 +91,8 @@ bool saves_in_background(const Recipe& recipe) {
   return recipe.runtime.background_saves && every_steps > 0 && every_steps < recipe.schedule.max_steps;
 }
 
+int64_t page_locked_bytes(int64_t bytes) { return bytes == 0 ? 0 : static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(bytes))); }
+
 int64_t snapshot_bytes(const Recipe& recipe, const RankMemory& memory, const FlatParametersOptions& flat) {
   if (!saves_in_background(recipe) && (flat.device.is_cpu() || flat.num_ranks == 1)) {
     return 0;
@@ -99,8 +101,7 @@ int64_t snapshot_bytes(const Recipe& recipe, const RankMemory& memory, const Fla
   if (flat.device.is_cpu()) {
     return memory.moments * kStateTensors / kMoments + memory.average;
   }
-  const auto locked = [](int64_t bytes) { return bytes == 0 ? 0 : static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(bytes))); };
-  return kStateTensors * locked(memory.moments / kMoments) + locked(memory.average);
+  return kStateTensors * page_locked_bytes(memory.moments / kMoments) + page_locked_bytes(memory.average);
 }
 
 RankMemorySpec rank_memory_spec(const Recipe& recipe, const torch::nn::Module& module, const FlatParametersOptions& flat) {

@@ -27,6 +27,9 @@ torch::ScalarType gradient_wire(const Recipe& recipe);
 /// Whether checkpoints between steps are written while training goes on; the last one never is.
 bool saves_in_background(const Recipe& recipe);
 
+/// What torch takes of a machine's memory for a page-locked tensor of so many bytes: blocks whose sizes are powers of two.
+int64_t page_locked_bytes(int64_t bytes);
+
 /// What a copy takes in the machine's memory from which checkpoints are written in the background, and all those of several ranks on GPUs;
 /// 0: none is made. A GPU's is page-locked, in blocks whose sizes are powers of two.
 int64_t snapshot_bytes(const Recipe& recipe, const RankMemory& memory, const FlatParametersOptions& flat);

@@ -47,8 +47,10 @@ struct Workload {
   std::string component;
   std::shared_ptr<torch::nn::Module> network;
   std::function<torch::Tensor(int64_t num_samples)> losses;  // On shapes.
-  int64_t sample_elements = 0;                               // In a batch.
+  std::vector<int64_t> sample_elements;                      // Of each tensor of a batch.
   bool is_stored = false;                                    // As latents and states, as large as they are in the batch.
+
+  int64_t elements_of_a_sample() const { return std::reduce(sample_elements.begin(), sample_elements.end()); }
 };
 
 template <typename Config>
@@ -137,7 +139,7 @@ Result<Workload> diffusion_workload(const Recipe& recipe, const Architecture& ar
     const torch::Tensor latents = shape_of({count, channels, side, side}), states = shape_of({count, tokens, width});
     return objective.losses(denoiser_of(unet), objective.mix(draws, latents, states));
   };
-  return Workload{"unet", unet.ptr(), losses, channels * side * side + tokens * width, recipe.data.raw_path.empty()};
+  return Workload{"unet", unet.ptr(), losses, {channels * side * side, tokens * width}, recipe.data.raw_path.empty()};
 }
 
 Result<Workload> autoencoder_workload(const Recipe& recipe, const Architecture& architecture) {
@@ -155,7 +157,7 @@ Result<Workload> autoencoder_workload(const Recipe& recipe, const Architecture& 
     return AutoencoderObjective(AutoencoderObjectiveOptions())
         .losses(network_of(vae), {coordinates, shape_of({count, channels, side, side})});
   };
-  return Workload{"vae", vae.ptr(), losses, channels * side * side, false};
+  return Workload{"vae", vae.ptr(), losses, {channels * side * side}, false};
 }
 
 Result<Workload> make_workload(StoreSet& stores, const Recipe& recipe, const std::stop_token& stop) {
@@ -220,16 +222,19 @@ void plan_feed(const Recipe& recipe, const Workload& workload, TrainingPlan& pla
   constexpr int64_t kMaking = 2;      // One at hand, one in the making.
   constexpr int64_t kPageLocked = 2;  // Copies on their way to a GPU (Upload).
   const bool is_cpu = plan.question.device == "cpu";
-  const int64_t sample = workload.sample_elements * (is_cpu || !workload.is_stored ? kFloatBytes : kStoredBytes);
-  const int64_t batch = plan.rank_samples * sample;
+  const int64_t element = is_cpu || !workload.is_stored ? kFloatBytes : kStoredBytes;
+  const int64_t sample = workload.elements_of_a_sample() * element, batch = plan.rank_samples * sample;
   const int64_t read_by_graphs = plan.keeps_graphs ? (plan.micro_batch + rest_of_group(recipe)) * sample : 0;
   plan.device_inputs = is_cpu ? 0 : batch + read_by_graphs;
   const int64_t ahead = recipe.data.raw_path.empty() || workload.component == "vae" ? recipe.data.batches_ahead + kMaking : 1;
-  plan.batches = batch * (ahead + (is_cpu ? 0 : kPageLocked));
+  plan.batches = batch * ahead;
+  for (const int64_t elements : workload.sample_elements) {
+    plan.batches += is_cpu ? 0 : kPageLocked * page_locked_bytes(plan.rank_samples * elements * element);
+  }
   plan.most_samples = memory_of_rank(recipe.data.memory_bytes, plan.question.local_ranks);
   if (workload.is_stored) {
-    plan.shuffled_samples = window_rows(recipe, plan.question.num_ranks) * workload.sample_elements * kStoredBytes;
-    plan.read_a_step = recipe.batch.global * workload.sample_elements * kStoredBytes;
+    plan.shuffled_samples = window_rows(recipe, plan.question.num_ranks) * workload.elements_of_a_sample() * kStoredBytes;
+    plan.read_a_step = recipe.batch.global * workload.elements_of_a_sample() * kStoredBytes;
   }
 }
 

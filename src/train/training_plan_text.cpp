@@ -34,7 +34,8 @@ void add_lines(std::string& text, std::initializer_list<PlanLine> lines) {
 
 int64_t TrainingPlan::peak_on_device() const {
   const int64_t in_passes = activations + pass_gradients;
-  return memory.kept() + device_inputs + std::max(in_passes, memory.received_sums);
+  const int64_t in_turn = keeps_graphs ? in_passes + memory.received_sums : std::max(in_passes, memory.received_sums);
+  return memory.kept() + device_inputs + in_turn;
 }
 
 int64_t TrainingPlan::peak_on_host() const {

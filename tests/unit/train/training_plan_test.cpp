@@ -5,6 +5,8 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
+#include <cstdint>
 #include <filesystem>
 #include <utility>
 #include <vector>
@@ -354,6 +356,33 @@ TEST_F(TrainingPlanTest, recorded_passes_keep_what_they_hold_on_a_gpu) {
   recipe.runtime.graphs = true;
   recipe.samples.every_steps = 0;
   EXPECT_TRUE(plan(recipe, gpu)->remarks().empty()) << "nothing runs beside the passes";
+}
+
+TEST_F(TrainingPlanTest, others_sums_come_beside_what_recorded_passes_keep) {
+  const PlanQuestion gpus{.num_ranks = 4, .local_ranks = 4, .device = "cuda:0"};
+  Recipe recipe = shipped("sd2-256");
+  recipe.runtime.overlap = false;
+  const auto recorded = plan(recipe, gpus);
+  recipe.runtime.graphs = false;
+  const auto plain = plan(recipe, gpus);
+  ASSERT_TRUE(recorded.is_ok() && plain.is_ok());
+  const auto beside = [](const TrainingPlan& found) { return found.peak_on_device() - found.memory.kept() - found.device_inputs; };
+  ASSERT_GT(plain->memory.received_sums, 0);
+  EXPECT_EQ(beside(*plain), std::max(plain->activations, plain->memory.received_sums));
+  EXPECT_EQ(beside(*recorded), recorded->activations + recorded->memory.received_sums);
+}
+
+TEST_F(TrainingPlanTest, page_locked_batches_are_as_large_as_the_next_power_of_two) {
+  Recipe recipe = shipped("sd2-256");
+  recipe.model.path = "tiny";
+  recipe.data.resolution = 64;
+  recipe.runtime.gradient_groups = 1;
+  recipe.batch = {.global = 10, .micro = 10};
+  const auto gpu = plan(recipe, {.device = "cuda:0"});
+  ASSERT_TRUE(gpu.is_ok());
+  const int64_t latents = 10 * 2 * 4 * 8 * 8, states = int64_t{10} * 2 * 77 * find_preset("tiny")->unet.states_width();
+  const auto locked = [](int64_t bytes) { return static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(bytes))); };
+  EXPECT_EQ(gpu->batches, (recipe.data.batches_ahead + 2) * (latents + states) + 2 * (locked(latents) + locked(states)));
 }
 
 TEST_F(TrainingPlanTest, passes_during_which_gradients_are_sent_are_not_recorded) {

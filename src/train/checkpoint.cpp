@@ -1,6 +1,5 @@
 #include "darkroom/train/checkpoint.h"
 
-#include <algorithm>
 #include <memory>
 #include <utility>
 
@@ -208,12 +207,8 @@ Status StateSnapshot::take(const TrainingState& state) {
 }
 
 Result<int64_t> count_moments_files(const std::string& folder) {
-  DARKROOM_ASSIGN_OR_RETURN(const auto entries, local_files().list(folder));
-  const auto num_files = std::count_if(entries.begin(), entries.end(), [](const FileInfo& entry) {
-    const std::string name = file_name(entry.path);
-    return name.starts_with("optimizer-") && name.ends_with(".safetensors");
-  });
-  return std::max<int64_t>(1, num_files);
+  DARKROOM_ASSIGN_OR_RETURN(const RecordedCheckpoint checkpoint, read_checkpoint_record(local_files(), folder));
+  return count_moments_files(checkpoint.digests);
 }
 
 Status hand_in_training_state(const TrainingState& state) { return write_state_share(state); }

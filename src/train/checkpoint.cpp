@@ -58,6 +58,12 @@ Status set_aside(FileSystem& files, const std::string& path) {
   return files.sync_folder(parent_folder(path));
 }
 
+// Without its state.json the folder is no checkpoint any more: an interrupted removal leaves none that is half there.
+Status remove_checkpoint(FileSystem& files, const std::string& path) {
+  DARKROOM_RETURN_IF_ERROR(files.remove_file(join_path(path, kCheckpointRecordFile)));
+  return files.remove_tree(path);
+}
+
 // A valid checkpoint of that name stays as it is.
 Result<std::unique_ptr<FolderPublication>> begin_publication(FileSystem& files, const std::string& checkpoints_folder,
                                                              const std::string& name) {
@@ -283,12 +289,13 @@ std::vector<CheckpointPlace> superfluous_checkpoints(const std::vector<Checkpoin
 
 Status prune_checkpoints(FileSystem& files, const std::string& checkpoints_folder, int64_t keep_last, int64_t keep_every) {
   DARKROOM_ASSIGN_OR_RETURN(const auto places, list_checkpoints(files, checkpoints_folder));
+  Status first_failure;
   for (const auto& place : superfluous_checkpoints(places, keep_last, keep_every)) {
-    // Without its state.json the folder is no checkpoint any more: an interrupted removal leaves none that is half there.
-    DARKROOM_RETURN_IF_ERROR(files.remove_file(join_path(place.path, kCheckpointRecordFile)));
-    DARKROOM_RETURN_IF_ERROR(files.remove_tree(place.path));
+    const Status removed = remove_checkpoint(files, place.path);
+    const bool is_gone = removed.is_ok() || removed.code() == StatusCode::kNotFound;  // Somebody else may have removed it.
+    first_failure = is_gone || !first_failure.is_ok() ? first_failure : removed;
   }
-  return {};
+  return first_failure;
 }
 
 }  // namespace darkroom

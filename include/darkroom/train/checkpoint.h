@@ -93,7 +93,8 @@ inline constexpr std::string_view kDamagedPrefix = "damaged-";
 /// Of checkpoints by step: all but the last `keep_last` and those whose step is a multiple of `keep_every` (0: none are). Pure.
 std::vector<CheckpointPlace> superfluous_checkpoints(const std::vector<CheckpointPlace>& places, int64_t keep_last, int64_t keep_every);
 
-/// Removes all but the last `keep_last` checkpoints and those whose step is a multiple of `keep_every` (0: none are).
+/// Removes all but the last `keep_last` checkpoints and those whose step is a multiple of `keep_every` (0: none are). What cannot be
+/// removed costs the others nothing. Errors: the first of those of the file system.
 Status prune_checkpoints(FileSystem& files, const std::string& checkpoints_folder, int64_t keep_last, int64_t keep_every);
 
 }  // namespace darkroom

@@ -9,8 +9,13 @@
 namespace darkroom {
 namespace {
 
-constexpr uint32_t kMaxEpochs = 1U << 24;  // CounterRandom's limit.
+constexpr uint32_t kMaxEpochs = 1U << 24;          // CounterRandom's limit.
+constexpr int64_t kMaxSamples = int64_t{1} << 62;  // Those of a batch and a number of lanes may be added.
 constexpr size_t kEpochsHeld = 3;
+
+Status too_many_epochs() {
+  return Status::failed_precondition("the run needs more epochs of its dataset than can be numbered; use more data; limit:", kMaxEpochs);
+}
 
 }  // namespace
 
@@ -66,7 +71,7 @@ const std::vector<uint32_t>& CanonicalOrder::epoch_order(uint32_t epoch) {
 
 Status CanonicalOrder::enter_epoch(int64_t lane_number, uint32_t epoch) {
   if (epoch >= kMaxEpochs) {
-    return Status::failed_precondition("the run needs more epochs of its dataset than can be numbered; use more data; limit:", kMaxEpochs);
+    return too_many_epochs();
   }
   Lane& lane = lanes_[static_cast<size_t>(lane_number)];
   const auto& order = epoch_order(epoch);
@@ -150,6 +155,10 @@ int64_t CanonicalOrder::lane_position(int64_t lane, int64_t num_samples) const {
 
 Result<std::vector<SampleRef>> CanonicalOrder::batch(int64_t number) {
   DARKROOM_CHECK(number >= 0, "a batch number is negative:", number);
+  // Behind all epochs of all lanes: said at once, because the way there draws each of them.
+  if (number > kMaxSamples / spec_.batch_size || number * spec_.batch_size / kMaxEpochs >= num_rows()) {
+    return too_many_epochs();
+  }
   const int64_t first_sample = number * spec_.batch_size;
   std::vector<SampleRef> samples;
   samples.reserve(static_cast<size_t>(spec_.batch_size));

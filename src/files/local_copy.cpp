@@ -79,9 +79,13 @@ Status copy_file_here(const Location& from, const std::string& path, const CopyO
   return copy_object_here(from, {}, from.name(), path, options);
 }
 
-Status check_name_within(const std::string& name, const Location& object) {
+bool is_name_within(const std::string& name) {
   const std::filesystem::path plain = std::filesystem::path(name).lexically_normal();
-  if (name.empty() || name == "." || plain.is_absolute() || plain.string() != name || name.starts_with("..")) {
+  return !name.empty() && name != "." && !plain.is_absolute() && plain.string() == name && !name.starts_with("..");
+}
+
+Status check_name_within(const std::string& name, const Location& object) {
+  if (!is_name_within(name)) {
     return Status::failed_precondition("an object's name is no path within its folder, so it is not copied (object):", object.uri());
   }
   return {};

@@ -5,12 +5,15 @@
 #include <algorithm>
 #include <cstddef>
 #include <functional>
+#include <limits>
 #include <nlohmann/json.hpp>
 #include <span>
 
 #include "darkroom/core/nested_text.h"
 #include "darkroom/core/sha256.h"
+#include "darkroom/files/local_copy.h"
 #include "darkroom/files/paths.h"
+#include "darkroom/nn/component_config.h"
 
 namespace darkroom {
 namespace {
@@ -43,13 +46,26 @@ nlohmann::json to_json(const CheckpointRecord& record, const FileDigests& digest
           {"files", files}};
 }
 
-RecordedCheckpoint from_json(const nlohmann::json& state) {
-  RecordedCheckpoint parsed;
-  CheckpointRecord& record = parsed.record;
-  state.at("step").get_to(record.step);
-  state.at("samples").get_to(record.samples);
-  state.at("batch_number").get_to(record.batch_number);
-  state.at("optimizer_updates").get_to(record.optimizer_updates);
+// A whole number from 0 to `most`. Throws as nlohmann's conversions do.
+Result<int64_t> read_count(const nlohmann::json& state, const char* name, int64_t most) {
+  const int64_t value = whole_number(state.at(name));
+  if (value < 0 || value > most) {
+    return Status::corrupt_data(fmt::format("state.json's {} must be 0 to {}, got:", name, most), value);
+  }
+  return value;
+}
+
+// Throws as nlohmann's conversions do.
+Result<CheckpointRecord> read_record(const nlohmann::json& state) {
+  constexpr int64_t kMostSteps = int64_t{1} << 38;  // Times the largest batch of a recipe, 2^24, an int64_t holds them.
+  CheckpointRecord record;
+  DARKROOM_ASSIGN_OR_RETURN(record.step, read_count(state, "step", kMostSteps));
+  DARKROOM_ASSIGN_OR_RETURN(record.samples, read_count(state, "samples", std::numeric_limits<int64_t>::max()));
+  DARKROOM_ASSIGN_OR_RETURN(record.batch_number, read_count(state, "batch_number", kMostSteps));
+  DARKROOM_ASSIGN_OR_RETURN(record.optimizer_updates, read_count(state, "optimizer_updates", record.step));
+  if (record.batch_number != record.step) {
+    return Status::corrupt_data("state.json's batch_number must be its step, got (step, batch_number):", record.step, record.batch_number);
+  }
   state.at("component").get_to(record.component);
   state.at("index_hash").get_to(record.index_hash);
   state.at("recipe").get_to(record.recipe);
@@ -57,10 +73,44 @@ RecordedCheckpoint from_json(const nlohmann::json& state) {
   state.at("frozen_fingerprints").get_to(record.frozen_fingerprints);
   state.at("tokenizer_dialect").get_to(record.tokenizer_dialect);
   state.at("loss_scale").get_to(record.loss_scale);
+  return record;
+}
+
+// Throws as nlohmann's conversions do.
+Result<RecordedCheckpoint> from_json(const nlohmann::json& state) {
+  constexpr int64_t kMostBytes = int64_t{1} << 53;  // Of all files, so that sizes can be added up.
+  RecordedCheckpoint parsed;
+  DARKROOM_ASSIGN_OR_RETURN(parsed.record, read_record(state));
+  int64_t num_left = kMostBytes;
   for (const auto& [path, digest] : state.at("files").items()) {
-    parsed.digests[path] = {digest.at("size_bytes").get<int64_t>(), digest.at("sha256").get<std::string>()};
+    DARKROOM_ASSIGN_OR_RETURN(const int64_t size_bytes, read_count(digest, "size_bytes", num_left));
+    num_left -= size_bytes;
+    if (!is_name_within(path) || path.ends_with('/')) {
+      return Status::corrupt_data("state.json names a file that is none within its folder:", path);
+    }
+    parsed.digests[path] = {size_bytes, digest.at("sha256").get<std::string>()};
   }
   return parsed;
+}
+
+// Nothing is read that was not compared with its record.
+Status check_has_all_files(const RecordedCheckpoint& checkpoint) {
+  std::vector<std::string> names;
+  for (const std::string& component : {checkpoint.record.component, std::string(kEmaFolder)}) {
+    for (const char* name : {"config.json", kComponentWeightsFile}) {
+      names.push_back(join_path(component, name));
+    }
+  }
+  const int64_t num_moments_files = count_moments_files(checkpoint.digests);
+  for (int64_t i = 0; i < std::max<int64_t>(1, num_moments_files); ++i) {
+    names.push_back(moments_file(i, std::max<int64_t>(1, num_moments_files)));
+  }
+  for (const std::string& name : names) {
+    if (!checkpoint.digests.contains(name)) {
+      return Status::corrupt_data("state.json lacks a file of the checkpoint:", name);
+    }
+  }
+  return {};
 }
 
 // The step that a folder's name says; -1 when it is no checkpoint's name.
@@ -114,14 +164,23 @@ Result<RecordedCheckpoint> parse_checkpoint_record(std::string_view text) {
   if (digest != sha256_hex(print(state))) {
     return Status::corrupt_data("state.json is damaged: its SHA-256 is not the recorded one, which is:", digest.dump());
   }
-  if (const auto version = state.value("format_version", int64_t{0}); version != kFormatVersion) {
-    return Status::failed_precondition("this program reads checkpoints of another format version (reads, found):", kFormatVersion, version);
-  }
   try {
-    return from_json(state);
+    if (const int64_t version = whole_number(state.at("format_version")); version != kFormatVersion) {
+      return Status::failed_precondition("this program reads checkpoints of another format version (reads, found):", kFormatVersion,
+                                         version);
+    }
+    DARKROOM_ASSIGN_OR_RETURN(RecordedCheckpoint checkpoint, from_json(state));
+    DARKROOM_RETURN_IF_ERROR(check_has_all_files(checkpoint));
+    return checkpoint;
   } catch (const nlohmann::json::exception& error) {
-    return Status::corrupt_data("state.json lacks a field:", error.what());
+    return Status::corrupt_data("state.json lacks a field, or it is of another kind:", error.what());
   }
+}
+
+std::string moments_file(int64_t index, int64_t num_files) { return fmt::format("optimizer-{:05}-of-{:05}.safetensors", index, num_files); }
+
+int64_t count_moments_files(const FileDigests& digests) {
+  return std::ranges::count_if(digests, [](const auto& file) { return file.first.starts_with("optimizer-"); });
 }
 
 Result<RecordedCheckpoint> read_checkpoint_record(FileSystem& files, const std::string& folder) {
@@ -142,31 +201,49 @@ Result<RecordedCheckpoint> read_checkpoint_record(const Location& folder) {
   return parsed.is_ok() ? std::move(parsed) : parsed.status().with_context("cannot use the checkpoint " + folder.uri());
 }
 
-Result<FileDigest> digest_file(FileSystem& files, const std::string& path, const std::stop_token& stop) {
-  DARKROOM_ASSIGN_OR_RETURN(const auto file, files.open_input(path));
+namespace {
+
+// Ends behind `most_bytes`: a file may grow.
+Result<FileDigest> digest_bytes(const InputFile& file, int64_t most_bytes, const std::stop_token& stop) {
   std::vector<std::byte> buffer(size_t{4} << 20);
   Sha256 hash;
   int64_t offset = 0;
   while (!stop.stop_requested()) {
-    DARKROOM_ASSIGN_OR_RETURN(const size_t num_read, file->read_at(offset, buffer));
+    DARKROOM_ASSIGN_OR_RETURN(const size_t num_read, file.read_at(offset, buffer));
     hash.update(std::span(buffer.data(), num_read));
     offset += static_cast<int64_t>(num_read);
-    if (num_read < buffer.size()) {
+    if (num_read < buffer.size() || offset > most_bytes) {
       return FileDigest{offset, hash.finish_hex()};
     }
   }
-  return Status::cancelled("stopped while a file of a checkpoint was read (path):", path);
+  return Status::cancelled("stopped while a file of a checkpoint was read (path):", file.path());
+}
+
+// A pipe would be waited for, and a device be read without an end.
+Result<FileDigest> digest_regular_file(FileSystem& files, const std::string& path, int64_t size_bytes, const std::stop_token& stop) {
+  DARKROOM_ASSIGN_OR_RETURN(const WriteTarget target, files.find_write_target(path));
+  if (target.is_stream) {
+    return Status::corrupt_data("a file of the checkpoint is no regular file (path):", path);
+  }
+  DARKROOM_ASSIGN_OR_RETURN(const auto file, files.open_input(path));
+  return file->size_bytes() == size_bytes ? digest_bytes(*file, size_bytes, stop) : FileDigest{file->size_bytes(), "not read"};
+}
+
+}  // namespace
+
+Result<FileDigest> digest_file(FileSystem& files, const std::string& path, const std::stop_token& stop) {
+  DARKROOM_ASSIGN_OR_RETURN(const auto file, files.open_input(path));
+  return digest_bytes(*file, std::numeric_limits<int64_t>::max(), stop);
 }
 
 Status verify_checkpoint_file(FileSystem& files, const std::string& folder, const std::string& name, const FileDigest& want,
                               const std::stop_token& stop) {
   const std::string path = join_path(folder, name);
-  const auto got = digest_file(files, path, stop);
-  if (!got.is_ok()) {
-    return got.status().code() == StatusCode::kCancelled
-               ? got.status()
-               : Status::corrupt_data("a file of the checkpoint cannot be read (path, why):", path, got.status().message());
+  const auto got = digest_regular_file(files, path, want.size_bytes, stop);
+  if (got.status().code() == StatusCode::kNotFound) {
+    return Status::corrupt_data("a file of the checkpoint is missing:", path);
   }
+  DARKROOM_RETURN_IF_ERROR(got.status());
   if (*got != want) {
     return Status::corrupt_data("a file of the checkpoint is damaged: its size or SHA-256 is not the recorded one (path, want, got):", path,
                                 fmt::format("{} bytes {}", want.size_bytes, want.sha256),

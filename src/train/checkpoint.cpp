@@ -1,6 +1,5 @@
 #include "darkroom/train/checkpoint.h"
 
-#include <algorithm>
 #include <memory>
 #include <utility>
 
@@ -57,6 +56,12 @@ Status set_aside(FileSystem& files, const std::string& path) {
   DARKROOM_RETURN_IF_ERROR(files.remove_tree(target));
   DARKROOM_RETURN_IF_ERROR(files.rename_no_replace(path, target));
   return files.sync_folder(parent_folder(path));
+}
+
+// Without its state.json the folder is no checkpoint any more: an interrupted removal leaves none that is half there.
+Status remove_checkpoint(FileSystem& files, const std::string& path) {
+  DARKROOM_RETURN_IF_ERROR(files.remove_file(join_path(path, kCheckpointRecordFile)));
+  return files.remove_tree(path);
 }
 
 // A valid checkpoint of that name stays as it is.
@@ -208,12 +213,8 @@ Status StateSnapshot::take(const TrainingState& state) {
 }
 
 Result<int64_t> count_moments_files(const std::string& folder) {
-  DARKROOM_ASSIGN_OR_RETURN(const auto entries, local_files().list(folder));
-  const auto num_files = std::count_if(entries.begin(), entries.end(), [](const FileInfo& entry) {
-    const std::string name = file_name(entry.path);
-    return name.starts_with("optimizer-") && name.ends_with(".safetensors");
-  });
-  return std::max<int64_t>(1, num_files);
+  DARKROOM_ASSIGN_OR_RETURN(const RecordedCheckpoint checkpoint, read_checkpoint_record(local_files(), folder));
+  return count_moments_files(checkpoint.digests);
 }
 
 Status hand_in_training_state(const TrainingState& state) { return write_state_share(state); }
@@ -288,12 +289,13 @@ std::vector<CheckpointPlace> superfluous_checkpoints(const std::vector<Checkpoin
 
 Status prune_checkpoints(FileSystem& files, const std::string& checkpoints_folder, int64_t keep_last, int64_t keep_every) {
   DARKROOM_ASSIGN_OR_RETURN(const auto places, list_checkpoints(files, checkpoints_folder));
+  Status first_failure;
   for (const auto& place : superfluous_checkpoints(places, keep_last, keep_every)) {
-    // Without its state.json the folder is no checkpoint any more: an interrupted removal leaves none that is half there.
-    DARKROOM_RETURN_IF_ERROR(files.remove_file(join_path(place.path, kCheckpointRecordFile)));
-    DARKROOM_RETURN_IF_ERROR(files.remove_tree(place.path));
+    const Status removed = remove_checkpoint(files, place.path);
+    const bool is_gone = removed.is_ok() || removed.code() == StatusCode::kNotFound;  // Somebody else may have removed it.
+    first_failure = is_gone || !first_failure.is_ok() ? first_failure : removed;
   }
-  return {};
+  return first_failure;
 }
 
 }  // namespace darkroom

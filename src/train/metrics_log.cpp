@@ -80,8 +80,8 @@ std::pair<double, double> first_and_last_loss(std::string_view metrics) {
   std::istringstream lines{std::string(metrics)};
   for (std::string line; std::getline(lines, line);) {
     const auto parsed = parse_json(line);
-    if (parsed.is_object() && parsed.contains("loss")) {
-      losses.push_back(parsed["loss"].get<double>());
+    if (const auto loss = parsed.find("loss"); loss != parsed.end() && loss->is_number()) {
+      losses.push_back(loss->get<double>());
     }
   }
   const auto count = static_cast<std::ptrdiff_t>(std::min(kLines, (losses.size() + 1) / 2));

@@ -2,6 +2,7 @@
 
 #include <chrono>
 #include <ctime>
+#include <limits>
 
 #include "darkroom/core/machine.h"
 #include "darkroom/core/nested_text.h"
@@ -44,6 +45,10 @@ nlohmann::ordered_json this_start(const RunFacts& facts, int64_t steps_done) {
   return start;
 }
 
+bool is_step(const nlohmann::ordered_json& number) {
+  return number.is_number_integer() && number >= 0 && number <= std::numeric_limits<int64_t>::max();
+}
+
 // What an earlier start wrote; null when there was none.
 Result<nlohmann::ordered_json> read_earlier(FileSystem& files, const std::string& path) {
   DARKROOM_ASSIGN_OR_RETURN(const bool exists, files.exists(path));
@@ -53,7 +58,8 @@ Result<nlohmann::ordered_json> read_earlier(FileSystem& files, const std::string
   DARKROOM_ASSIGN_OR_RETURN(const std::string text, read_file(files, path));
   auto earlier = parse_json<nlohmann::ordered_json>(text);
   const auto is_number = [&](const char* key) { return earlier.contains(key) && earlier[key].is_number(); };
-  if (!earlier.is_object() || !is_number("step") || !is_number("seconds") || !earlier.contains("starts") || !earlier["starts"].is_array()) {
+  if (!earlier.is_object() || !earlier.contains("step") || !is_step(earlier["step"]) || !is_number("seconds") ||
+      !earlier.contains("starts") || !earlier["starts"].is_array()) {
     return Status::corrupt_data("the facts of the run are damaged; delete the file, then the run goes on without those of earlier starts:",
                                 path);
   }

@@ -36,7 +36,10 @@ Status TrainingRun::write_checkpoint(const SaveJob& job, TrainingState& state) {
 Result<bool> TrainingRun::store_or_prune(const SaveJob& job) {
   const Recipe::Checkpoints& keep = recipe().checkpoint;
   if (remote_ == nullptr) {
-    DARKROOM_RETURN_IF_ERROR(prune_checkpoints(files_, in_folder(kRunCheckpointsFolder), keep.keep_last, keep.keep_every));
+    const Status pruned = prune_checkpoints(files_, in_folder(kRunCheckpointsFolder), keep.keep_last, keep.keep_every);
+    if (!pruned.is_ok()) {
+      log_warning("checkpoints that need not be kept are there still: {}", pruned.message());
+    }
     return true;
   }
   const Status stored = remote_->store_checkpoint(job.record.step, keep, job.after);

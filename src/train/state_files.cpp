@@ -251,8 +251,6 @@ FlatRange moments_range(const TrainingState& state, int64_t index, int64_t num_f
   return {first, total * (index + 1) / num_files - first};
 }
 
-std::string moments_file(int64_t index, int64_t num_files) { return fmt::format("optimizer-{:05}-of-{:05}.safetensors", index, num_files); }
-
 StateValues values_at_hand(const TrainingState& state) {
   return {.weights = state.parameters.values_of(state.optimizer.slice()),
           .average = state.ema.weights(),

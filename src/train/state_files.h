@@ -35,10 +35,8 @@ std::vector<StateFile> state_files(const TrainingState& state, const std::string
 /// Moments are cut into files; ranges are nearly equal, none empty, the same for any number of ranks.
 int64_t num_moments_files(const TrainingState& state);
 FlatRange moments_range(const TrainingState& state, int64_t index, int64_t num_files);
-std::string moments_file(int64_t index, int64_t num_files);
 inline constexpr const char* kFirstMoment = "first_moment";
 inline constexpr const char* kSecondMoment = "second_moment";
-inline constexpr const char* kEmaFolder = "ema";
 
 /// Rank 0's part: writes them into `folder`, all ranks together. Where every rank sees the folder each writes its own ranges, and digests
 /// come back of all files (the ranks share that work, too); else they send their ranges here, a piece at a time, and there are no digests.

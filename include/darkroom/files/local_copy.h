@@ -34,8 +34,10 @@ struct CopyOptions {
   std::stop_token stop = {};
 };
 
-/// For names that a store lists, which may hold what no disk holds: kFailedPrecondition where `name` leads out of a folder ("../x", "..")
-/// or is no name. `object`: what the message names.
+/// Whether `name` is a plain path within a folder: not "../x", "..", "/x", "a//b" or "".
+bool is_name_within(const std::string& name);
+/// For names that a store lists, which may hold what no disk holds: kFailedPrecondition where `name` is none within a folder. `object`:
+/// what the message names.
 Status check_name_within(const std::string& name, const Location& object);
 
 /// Copies the files below a folder of any store into a folder of this machine, made when it is missing, or one file to a path, large pieces

@@ -17,6 +17,7 @@ namespace darkroom {
 // state, and state.json, the record of all of it. Training writes and restores it (train/checkpoint.h).
 
 inline constexpr std::string_view kCheckpointRecordFile = "state.json";
+inline constexpr const char* kEmaFolder = "ema";
 
 /// state.json of a checkpoint (docs/formats/checkpoint.md), besides the files' sizes and hashes.
 struct CheckpointRecord {
@@ -51,8 +52,14 @@ struct RecordedCheckpoint {
 
 /// The text of state.json. It carries a SHA-256 of itself, so a changed number is noticed, too.
 std::string print_checkpoint_record(const CheckpointRecord& record, const FileDigests& digests);
+/// What it says is what a run can have written: numbers in their ranges, names within the folder, all files that are read.
 /// Errors: kCorruptData, kFailedPrecondition (a later format version).
 Result<RecordedCheckpoint> parse_checkpoint_record(std::string_view text);
+
+/// Moments lie in `num_files` files.
+std::string moments_file(int64_t index, int64_t num_files);
+/// How many of a record's files hold moments.
+int64_t count_moments_files(const FileDigests& digests);
 
 /// Reads a checkpoint's state.json; its other files are not looked at. Errors: kNotFound (no such folder, or no state.json
 /// in it), kCorruptData, kFailedPrecondition (a later format version); each names the folder.
@@ -64,13 +71,14 @@ Result<RecordedCheckpoint> read_checkpoint_record(const Location& folder);
 /// Errors: those of the file system, kCancelled.
 Result<FileDigest> digest_file(FileSystem& files, const std::string& path, const std::stop_token& stop = {});
 
-/// Compares the file `name` of a checkpoint with its record. Errors: kCorruptData naming the file (it cannot be read, or its
-/// size or SHA-256 is another one), kCancelled.
+/// Compares the file `name` of a checkpoint with its record, and reads no byte of one of another size. Errors: kCorruptData naming the file
+/// (it is missing or no regular file, or its size or SHA-256 is another one); of one that cannot be read just now those of the file system;
+/// kCancelled.
 Status verify_checkpoint_file(FileSystem& files, const std::string& folder, const std::string& name, const FileDigest& want,
                               const std::stop_token& stop = {});
 
 /// Reads state.json and checks size and SHA-256 of every file. Errors: kNotFound (no such folder, or no state.json in it),
-/// kCorruptData naming the damaged file, kFailedPrecondition (a later format version).
+/// kCorruptData naming the damaged file, kFailedPrecondition (a later format version), those of the file system.
 Result<CheckpointRecord> read_checkpoint(FileSystem& files, const std::string& folder);
 
 /// The folder's name: step-00001000.

@@ -69,7 +69,7 @@ Status save_checkpoint(FileSystem& files, const std::string& checkpoints_folder,
 /// REQUIRES: read_checkpoint accepted the folder. Errors: kFailedPrecondition (another network's checkpoint).
 Status restore_training_state(const std::string& folder, const CheckpointRecord& record, TrainingState& state);
 
-/// Files that hold a checkpoint's moments, at least 1.
+/// Files that hold a checkpoint's moments, as its record tells. Errors: those of reading it.
 Result<int64_t> count_moments_files(const std::string& folder);
 
 /// The part of the ranks other than 0 in save_checkpoint: writes what they own, or hands it to rank 0. Errors: those of the ranks, of the
@@ -93,7 +93,8 @@ inline constexpr std::string_view kDamagedPrefix = "damaged-";
 /// Of checkpoints by step: all but the last `keep_last` and those whose step is a multiple of `keep_every` (0: none are). Pure.
 std::vector<CheckpointPlace> superfluous_checkpoints(const std::vector<CheckpointPlace>& places, int64_t keep_last, int64_t keep_every);
 
-/// Removes all but the last `keep_last` checkpoints and those whose step is a multiple of `keep_every` (0: none are).
+/// Removes all but the last `keep_last` checkpoints and those whose step is a multiple of `keep_every` (0: none are). What cannot be
+/// removed costs the others nothing. Errors: the first of those of the file system.
 Status prune_checkpoints(FileSystem& files, const std::string& checkpoints_folder, int64_t keep_last, int64_t keep_every);
 
 }  // namespace darkroom

@@ -163,7 +163,20 @@ TEST(canonical_order, refuses_an_empty_dataset_and_bad_numbers) {
 
 TEST(canonical_order, refuses_to_run_past_the_last_epoch_that_can_be_numbered) {
   auto order = make_order({1}, {.seed = 0, .num_lanes = 1, .batch_size = 1, .window_blocks = 1});
+  EXPECT_TRUE(order->batch((1 << 24) - 1).is_ok());
   EXPECT_EQ(order->batch(1 << 24).status().code(), StatusCode::kFailedPrecondition);
+}
+
+// As a checkpoint of strangers names them: at once, and without a product that overflows.
+TEST(canonical_order, refuses_a_batch_behind_all_epochs) {
+  for (const auto& shape : hostile_shapes()) {
+    auto order = make_order(shape.blocks, shape.spec);
+    for (const int64_t number : {int64_t{1} << 38, int64_t{500'000'000'000'000'000}, INT64_MAX / shape.spec.batch_size, INT64_MAX}) {
+      EXPECT_EQ(order->batch(number).status().code(), StatusCode::kFailedPrecondition) << number;
+    }
+    EXPECT_EQ(order->num_draws(), 0);
+    EXPECT_TRUE(order->batch(3).is_ok());
+  }
 }
 
 }  // namespace

@@ -37,9 +37,16 @@ class InspectFolders : public ::testing::Test {
                                   .recipe = "",
                                   .frozen_path = "models/tiny"};
     FileDigests digests;
-    for (const char* file : {"unet/diffusion_pytorch_model.safetensors", "ema/diffusion_pytorch_model.safetensors"}) {
-      put_tensor(name + "/" + file, weight);
-      digests[file] = digest_file(local_files(), folder_.path(name + "/" + file)).value();
+    put_tensor(name + "/optimizer-00000-of-00001.safetensors", torch::zeros({3}));
+    for (const std::string part : {"/unet", "/ema"}) {
+      put_tensor(name + part + "/diffusion_pytorch_model.safetensors", weight);
+      put(name + part + "/config.json", "{}");
+    }
+    const std::string folder = folder_.path(name);
+    const auto written = local_files().list_tree(folder);
+    ASSERT_TRUE(written.is_ok());
+    for (const FileInfo& file : *written) {
+      digests[file.path.substr(folder.size() + 1)] = digest_file(local_files(), file.path).value();
     }
     put(name + "/state.json", print_checkpoint_record(record, digests));
   }

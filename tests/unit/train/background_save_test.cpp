@@ -200,6 +200,42 @@ TEST_F(BackgroundSaveTest, a_run_whose_folder_goes_while_a_checkpoint_is_written
   }
 }
 
+/// The machine's files, of which one checkpoint cannot be removed.
+class UnremovableFiles final : public ForwardingFiles {
+ public:
+  UnremovableFiles(std::string kept, Status failure)
+      : ForwardingFiles(local_files()), kept_(std::move(kept)), failure_(std::move(failure)) {}
+
+  Status remove_file(const std::string& path) override { return path.starts_with(kept_) ? failure_ : ForwardingFiles::remove_file(path); }
+  Status remove_tree(const std::string& path) override { return path.starts_with(kept_) ? failure_ : ForwardingFiles::remove_tree(path); }
+  Status rename_no_replace(const std::string& from, const std::string& to) override {
+    return from.starts_with(kept_) ? failure_ : ForwardingFiles::rename_no_replace(from, to);
+  }
+
+ private:
+  const std::string kept_;
+  const Status failure_;
+};
+
+TEST_F(BackgroundSaveTest, a_checkpoint_that_cannot_be_removed_costs_no_step) {
+  for (const Status& failure : {Status::unavailable("stale file handle"), Status::not_found("no such file")}) {
+    for (const bool is_background : {true, false}) {
+      const std::string name = std::string(status_code_name(failure.code())) + (is_background ? "-behind" : "-at-once");
+      TrainOptions few = options(name);
+      few.recipe.checkpoint.keep_last = 1;
+      few.recipe.runtime.background_saves = is_background;
+      UnremovableFiles files(checkpoints(name) + "/" + checkpoint_name(4), failure);
+      testing::internal::CaptureStderr();
+      const Status trained = train(files, few);
+      const std::string said = testing::internal::GetCapturedStderr();
+      EXPECT_TRUE(trained.is_ok()) << trained.to_string();
+      EXPECT_EQ(valid_steps(name), (std::vector<int64_t>{4, 12})) << "the others go";
+      const bool is_told = said.find("checkpoints that need not be kept are there still: stale file handle") != std::string::npos;
+      EXPECT_EQ(is_told, failure.code() == StatusCode::kUnavailable) << said;
+    }
+  }
+}
+
 // The run is over before the save is: its failure is the run's.
 TEST_F(BackgroundSaveTest, a_failure_is_not_lost_when_the_run_ends_meanwhile) {
   WatchedFiles files([&](WatchedFiles& watched) {

@@ -46,6 +46,7 @@ struct LearningRun {
   }
   CheckpointRecord record(int64_t index) const {
     return {.step = index,
+            .batch_number = index,
             .optimizer_updates = optimizer.num_updates(),
             .component = "unet",
             .index_hash = "hash",
@@ -141,8 +142,8 @@ TEST(bad_bits, in_a_gradient_are_caught_or_harmless_and_in_no_checkpoint) {
       EXPECT_TRUE(report.is_ok() ? now.isfinite().all().item<bool>() : torch::equal(now, before[i])) << i;
     }
     if (index % 25 == 0) {
-      ASSERT_TRUE(save_checkpoint(local_files(), folder.path("checkpoints"), run.record(index), run.state).is_ok());
-      expect_finite_checkpoint(folder.path("checkpoints") + "/" + checkpoint_name(index));
+      ASSERT_TRUE(save_checkpoint(local_files(), folder.path("checkpoints"), run.record(index + 1), run.state).is_ok());
+      expect_finite_checkpoint(folder.path("checkpoints") + "/" + checkpoint_name(index + 1));
     }
     ASSERT_LT(index, 100 * wanted);
   }

@@ -3,6 +3,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <sys/stat.h>
+
+#include <filesystem>
 #include <nlohmann/json.hpp>
 
 #include "darkroom/core/random.h"
@@ -65,6 +68,15 @@ class CheckpointTest : public testing::Test {
       found.push_back(place.step);
     }
     return found;
+  }
+  /// As another program would have written it, its own digest included.
+  void rewrite_record(int64_t step, const std::function<void(nlohmann::json&)>& change) {
+    const std::string file = path(step) + "/state.json";
+    auto state = nlohmann::json::parse(*read_file(files, file));
+    state.erase("state_sha256");
+    change(state);
+    state["state_sha256"] = sha256_hex(state.dump(1) + "\n");
+    ASSERT_TRUE(write_file_atomic(files, file, state.dump(1) + "\n").is_ok());
   }
   void flip_bit(const std::string& file, size_t bit) {
     std::string bytes = *read_file(files, file);
@@ -205,13 +217,43 @@ TEST_F(CheckpointTest, auto_finds_nothing_in_a_new_run) {
 TEST_F(CheckpointTest, refuses_a_later_format_version) {
   SmallRun run;
   save_steps(run, 1);
-  // As a later program would have written it, its own digest included.
-  auto state = nlohmann::json::parse(*read_file(files, path(1) + "/state.json"));
-  state.erase("state_sha256");
-  state["format_version"] = 2;
-  state["state_sha256"] = sha256_hex(state.dump(1) + "\n");
-  ASSERT_TRUE(write_file_atomic(files, path(1) + "/state.json", state.dump(1) + "\n").is_ok());
+  rewrite_record(1, [](nlohmann::json& state) { state["format_version"] = 2; });
   EXPECT_EQ(read_checkpoint(files, path(1)).status().code(), StatusCode::kFailedPrecondition);
+}
+
+TEST_F(CheckpointTest, moments_are_those_of_the_record_whatever_lies_beside_them) {
+  SmallRun run;
+  save_steps(run, 1);
+  ASSERT_TRUE(write_file_atomic(files, path(1) + "/optimizer-copy.safetensors", "not of this checkpoint").is_ok());
+  const auto record = read_checkpoint(files, path(1));
+  ASSERT_TRUE(record.is_ok()) << record.status().to_string();
+  SmallRun other(100);
+  const Status restored = restore_training_state(path(1), *record, other.state);
+  ASSERT_TRUE(restored.is_ok()) << restored.to_string();
+  EXPECT_TRUE(torch::equal(other.optimizer.first_moment(), run.optimizer.first_moment()));
+}
+
+// Which would be read without an end.
+TEST_F(CheckpointTest, a_file_that_is_a_pipe_a_device_or_longer_than_recorded_is_damage) {
+  SmallRun run;
+  save_steps(run, 1);
+  const std::string weights = path(1) + "/ema/diffusion_pytorch_model.safetensors";
+  const auto expect_damaged = [&] {
+    const Status refused = read_checkpoint(files, path(1)).status();
+    EXPECT_EQ(refused.code(), StatusCode::kCorruptData) << refused.to_string();
+    EXPECT_THAT(refused.message(), HasSubstr(weights));
+  };
+  std::filesystem::resize_file(weights, uintmax_t{1} << 40);  // A hole, which takes long to read.
+  expect_damaged();
+  rewrite_record(1, [](nlohmann::json& state) {
+    state["files"]["ema/diffusion_pytorch_model.safetensors"] = {{"size_bytes", 0}, {"sha256", sha256_hex("")}};
+  });
+  std::filesystem::remove(weights);
+  std::filesystem::create_symlink("/dev/zero", weights);
+  expect_damaged();
+  std::filesystem::remove(weights);
+  ASSERT_EQ(::mkfifo(weights.c_str(), 0600), 0);
+  expect_damaged();
 }
 
 TEST_F(CheckpointTest, refuses_the_state_of_another_network) {

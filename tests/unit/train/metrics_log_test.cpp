@@ -51,6 +51,7 @@ TEST(metrics_log, means_of_the_first_and_last_fifty) {
   EXPECT_EQ(first_and_last_loss(text), std::pair(25.5, 95.5));
   EXPECT_EQ(first_and_last_loss(""), std::pair(0.0, 0.0));
   EXPECT_EQ(first_and_last_loss("{\"step\":1,\"loss\":3}\n"), std::pair(3.0, 3.0));
+  EXPECT_EQ(first_and_last_loss("{\"step\":1,\"loss\":null}\n{\"step\":2,\"loss\":\"3\"}\n{\"step\":3,\"loss\":4}\n"), std::pair(4.0, 4.0));
   const std::string four = text.substr(0, text.find("{\"step\":5,"));
   EXPECT_EQ(first_and_last_loss(four), std::pair(1.5, 3.5));  // Halves: the same lines twice would show no progress.
 }

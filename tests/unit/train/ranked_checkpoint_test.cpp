@@ -44,6 +44,7 @@ struct RankShare {
   }
   CheckpointRecord record() const {
     return {.step = 2,
+            .batch_number = 2,
             .optimizer_updates = optimizer.num_updates(),
             .component = "unet",
             .index_hash = "hash",

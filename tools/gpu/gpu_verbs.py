@@ -52,9 +52,8 @@ def kernels(bench: Bench) -> Table:
     (code, said), (parity_code, parity_said) = bench.together([lambda: bench.said_by("plugin_test", tests), lambda: bench.said_by("gpu_parity", parity)])
     counts = last_words(said).rsplit(" / ", 1)[-1]
     table.check("plugin_test", bench.is_cpu or (code == 0 and re.match(r"[1-9]\d* passed, 0 failed, 0 skipped", counts) is not None), counts)
-    for line in said.splitlines():
-        if line.startswith("fail"):
-            table.check("a kernel", False, line)
+    for failed in re.findall(r"^FAIL .*(?:\n .*)*", said, re.MULTILINE):  # With its complaints, a line each.
+        table.check("a kernel", False, "; ".join(line.strip() for line in failed.splitlines()))
     for row in [line for line in parity_said.splitlines() if line.startswith("|")][2:]:
         cells = [cell.strip() for cell in row.strip("| ").split("|")]
         table.note(": ".join(cells[:2]), " of ".join(cells[2:4]), " ".join(cells[4:]))

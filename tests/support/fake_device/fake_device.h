@@ -18,6 +18,7 @@ struct FakeDeviceCounts {
   int64_t device_to_device = 0;
   int64_t synchronisations = 0;  ///< The host waited for all of the device: a pageable copy, item(), a shape that depends on values, ...
   int64_t event_waits = 0;       ///< The host waited for what was asked up to a recorded event.
+  int64_t late_waits = 0;        ///< Those of them for which nothing was copied since: the device had nothing left to do meanwhile.
   int64_t stream_waits = 0;      ///< One stream was to wait for another's event.
   int64_t kernels = 0;
   int64_t recordings = 0;  ///< Graphs.
@@ -56,10 +57,10 @@ inline constexpr const char* kFakeDeviceCountsVariable = "DARKROOM_FAKE_DEVICE_C
 /// "given": convolutions take their weights in the layout in which they lie, as a GPU's do. Otherwise as O, I, H, W, so that every result
 /// has the bits of a run on the CPU, whose weights lie so.
 inline constexpr const char* kFakeDeviceLayoutVariable = "DARKROOM_FAKE_DEVICE_LAYOUT";
-/// A mistake: "item", "forgotten_to" or "host_read". norm_partials makes it, of a training step's update; with ":counter_normal" behind it
-/// that operation does, of every pass over a micro-batch of latents. For tests of the tests. "lost_rank:N": after N exchanges the
-/// connections between ranks' devices are lost. "lost_device:N": the replay after N others reads
-/// what it must not, and from then on the device refuses everything in this process.
+/// A mistake: "item", "event" (waits for the one just recorded), "forgotten_to" or "host_read". norm_partials makes it, of a training
+/// step's update; with ":counter_normal" behind it that operation does, of every pass over a micro-batch of latents. For tests of the
+/// tests. "lost_rank:N": after N exchanges the connections between ranks' devices are lost. "lost_device:N": the replay after N others
+/// reads what it must not, and from then on the device refuses everything in this process.
 inline constexpr const char* kFakeDeviceFaultVariable = "DARKROOM_FAKE_DEVICE_FAULT";
 
 }  // namespace darkroom

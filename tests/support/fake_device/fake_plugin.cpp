@@ -4,6 +4,7 @@
 
 #include "darkroom/ops/operation_table.h"
 #include "darkroom/tensor/cuda_plugin.h"
+#include "darkroom/tensor/device_event.h"
 #include "fake_device.h"
 #include "fake_fault.h"
 #include "fake_kernels.h"
@@ -29,6 +30,10 @@ void make_mistake(std::string_view operation, const torch::Tensor& device_tensor
   }
   if (name == "item") {
     (void)device_tensor.flatten()[0].item<float>();
+  } else if (name == "event") {
+    DeviceEvent just_recorded(device_tensor.device());
+    just_recorded.record();
+    just_recorded.synchronize();
   } else if (name == "forgotten_to") {
     (void)(device_tensor + torch::ones(device_tensor.sizes()));
   } else if (name == "host_read") {
@@ -171,6 +176,7 @@ void write_counts(std::FILE* file) {
                                                      {"device_to_device", counts.device_to_device},
                                                      {"synchronisations", counts.synchronisations},
                                                      {"event_waits", counts.event_waits},
+                                                     {"late_waits", counts.late_waits},
                                                      {"stream_waits", counts.stream_waits},
                                                      {"kernels", counts.kernels},
                                                      {"recordings", counts.recordings},

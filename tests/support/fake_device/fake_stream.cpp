@@ -108,6 +108,7 @@ void wait_for(int64_t position) {
   const std::lock_guard lock(device_lock());
   TORCH_CHECK(stream().recording == nullptr, "fake device: the host waits for an event while a graph is recorded");
   ++counts().event_waits;
+  counts().late_waits += position == stream().position ? 1 : 0;
   land_until(position);
 }
 

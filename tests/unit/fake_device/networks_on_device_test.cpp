@@ -71,8 +71,10 @@ TEST_F(PaintingOnDevice, every_sampler_paints_the_cpus_bits) {
     const auto painter_there = there.painter().value();
     EXPECT_EQ(painter_there->place(), place_with(kThere, type));
     for (const std::string_view name : sampler_names()) {
-      const Painting want = painter_here->paint(request(name, 6)).value();
-      const Painting got = painter_there->paint(request(name, 6)).value();
+      const Painting want = painter_here->paint(request(name, 14)).value();
+      const int64_t replays = fake_device_counts()->replays;
+      const Painting got = painter_there->paint(request(name, 14)).value();
+      EXPECT_GT(fake_device_counts()->replays, replays) << name;
       EXPECT_TRUE(torch::equal(got.latents_nchw, want.latents_nchw)) << name << " " << torch::toString(type);
       EXPECT_EQ(got.images, want.images) << name << " " << torch::toString(type);
     }

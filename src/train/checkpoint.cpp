@@ -58,10 +58,18 @@ Status set_aside(FileSystem& files, const std::string& path) {
   return files.sync_folder(parent_folder(path));
 }
 
-// Without its state.json the folder is no checkpoint any more: an interrupted removal leaves none that is half there.
+// In one step it is no checkpoint any more, and what an interrupted removal leaves goes with what dead writers left (sweep_unpublished).
 Status remove_checkpoint(FileSystem& files, const std::string& path) {
-  DARKROOM_RETURN_IF_ERROR(files.remove_file(join_path(path, kCheckpointRecordFile)));
-  return files.remove_tree(path);
+  const std::string temporaries = join_path(parent_folder(path), "_tmp");
+  const std::string removed = join_path(temporaries, file_name(path));
+  DARKROOM_RETURN_IF_ERROR(files.create_folders(temporaries));
+  DARKROOM_RETURN_IF_ERROR(files.remove_tree(removed));
+  DARKROOM_RETURN_IF_ERROR(files.rename_no_replace(path, removed));
+  // Before its files go: a power loss must not bring a half of it back.
+  for (const std::string& folder : {temporaries, parent_folder(path)}) {
+    DARKROOM_RETURN_IF_ERROR(files.sync_folder(folder));
+  }
+  return files.remove_tree(removed);
 }
 
 // A valid checkpoint of that name stays as it is.

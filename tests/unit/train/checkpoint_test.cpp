@@ -12,8 +12,10 @@
 #include "darkroom/core/sha256.h"
 #include "darkroom/files/fault_files.h"
 #include "darkroom/files/memory_files.h"
+#include "darkroom/files/publication.h"
 #include "darkroom/tensor/safetensors.h"
 #include "plain_config.h"
+#include "support/crash_everywhere.h"
 #include "support/temporary_folder.h"
 
 namespace darkroom {
@@ -276,6 +278,34 @@ TEST_F(CheckpointTest, keeps_the_last_ones_and_every_mth) {
   EXPECT_EQ(steps(), std::vector<int64_t>{9});
   ASSERT_TRUE(prune_checkpoints(files, folder, 5, 0).is_ok());
   EXPECT_EQ(steps(), std::vector<int64_t>{9});
+}
+
+// What a start finds: checkpoints that are whole, and nothing else once it has swept.
+TEST(checkpoint_faults, a_death_at_any_call_of_a_removal_leaves_whole_checkpoints_and_no_remains) {
+  const auto prepare = [](FileSystem& files) {
+    SmallRun run;
+    for (int64_t i = 0; i < 4; ++i) {
+      run.update(1);
+      ASSERT_TRUE(save_checkpoint(files, "checkpoints", run.record(), run.state).is_ok());
+    }
+  };
+  const auto prune = [](FileSystem& files) { return prune_checkpoints(files, "checkpoints", 1, 0); };
+  crash_everywhere(prepare, prune, [](FileSystem& files, bool acknowledged) {
+    ASSERT_TRUE(sweep_unpublished(files, "checkpoints").is_ok());
+    const auto entries = files.list("checkpoints");
+    ASSERT_TRUE(entries.is_ok());
+    int64_t num_checkpoints = 0;
+    for (const FileInfo& entry : *entries) {
+      if (entry.path == "checkpoints/_tmp") {
+        EXPECT_TRUE(files.list(entry.path)->empty());
+      } else {
+        ++num_checkpoints;
+        EXPECT_TRUE(read_checkpoint(files, entry.path).is_ok()) << entry.path;
+      }
+    }
+    EXPECT_TRUE(*files.exists("checkpoints/step-00000004"));
+    EXPECT_TRUE(!acknowledged || num_checkpoints == 1);
+  });
 }
 
 /// What must hold after a save of step 2 ended in whatever way: step 1 is there and valid, and step 2 is whole or absent.

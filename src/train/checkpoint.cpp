@@ -51,6 +51,12 @@ Status write_contents(FileSystem& files, const std::string& folder, const Checkp
   return write_state_file(files, folder, record, std::move(digests));
 }
 
+// Bits may also change on their way here.
+Result<CheckpointRecord> read_twice(FileSystem& files, const std::string& path) {
+  auto record = read_checkpoint(files, path);
+  return record.status().code() == StatusCode::kCorruptData ? read_checkpoint(files, path) : std::move(record);
+}
+
 Status set_aside(FileSystem& files, const std::string& path) {
   const std::string target = join_path(parent_folder(path), std::string(kDamagedPrefix) + file_name(path));
   DARKROOM_RETURN_IF_ERROR(files.remove_tree(target));
@@ -78,8 +84,12 @@ Result<std::unique_ptr<FolderPublication>> begin_publication(FileSystem& files, 
   const std::string path = join_path(checkpoints_folder, name);
   DARKROOM_ASSIGN_OR_RETURN(const bool taken, files.exists(path));
   if (taken) {
-    if (read_checkpoint(files, path).is_ok()) {
+    const Status valid = read_twice(files, path).status();
+    if (valid.is_ok()) {
       return Status::already_exists("a valid checkpoint of this step is there already and stays as it is:", path);
+    }
+    if (valid.code() != StatusCode::kCorruptData && valid.code() != StatusCode::kNotFound) {
+      return valid;  // It may be sound: of a later program, or not readable just now.
     }
     DARKROOM_RETURN_IF_ERROR(set_aside(files, path));
   }
@@ -262,7 +272,7 @@ Result<std::optional<FoundCheckpoint>> find_newest_checkpoint(FileSystem& files,
   std::vector<CheckpointPlace> damaged;
   Status last_failure;
   for (auto place = places.rbegin(); place != places.rend(); ++place) {
-    auto record = read_checkpoint(files, place->path);
+    auto record = read_twice(files, place->path);
     if (record.is_ok()) {
       for (const auto& bad : damaged) {
         DARKROOM_RETURN_IF_ERROR(set_aside(files, bad.path));

@@ -51,6 +51,12 @@ Status write_contents(FileSystem& files, const std::string& folder, const Checkp
   return write_state_file(files, folder, record, std::move(digests));
 }
 
+// Bits may also change on their way here.
+Result<CheckpointRecord> read_twice(FileSystem& files, const std::string& path) {
+  auto record = read_checkpoint(files, path);
+  return record.status().code() == StatusCode::kCorruptData ? read_checkpoint(files, path) : std::move(record);
+}
+
 Status set_aside(FileSystem& files, const std::string& path) {
   const std::string target = join_path(parent_folder(path), std::string(kDamagedPrefix) + file_name(path));
   DARKROOM_RETURN_IF_ERROR(files.remove_tree(target));
@@ -58,10 +64,18 @@ Status set_aside(FileSystem& files, const std::string& path) {
   return files.sync_folder(parent_folder(path));
 }
 
-// Without its state.json the folder is no checkpoint any more: an interrupted removal leaves none that is half there.
+// In one step it is no checkpoint any more, and what an interrupted removal leaves goes with what dead writers left (sweep_unpublished).
 Status remove_checkpoint(FileSystem& files, const std::string& path) {
-  DARKROOM_RETURN_IF_ERROR(files.remove_file(join_path(path, kCheckpointRecordFile)));
-  return files.remove_tree(path);
+  const std::string temporaries = join_path(parent_folder(path), "_tmp");
+  const std::string removed = join_path(temporaries, file_name(path));
+  DARKROOM_RETURN_IF_ERROR(files.create_folders(temporaries));
+  DARKROOM_RETURN_IF_ERROR(files.remove_tree(removed));
+  DARKROOM_RETURN_IF_ERROR(files.rename_no_replace(path, removed));
+  // Before its files go: a power loss must not bring a half of it back.
+  for (const std::string& folder : {temporaries, parent_folder(path)}) {
+    DARKROOM_RETURN_IF_ERROR(files.sync_folder(folder));
+  }
+  return files.remove_tree(removed);
 }
 
 // A valid checkpoint of that name stays as it is.
@@ -70,8 +84,12 @@ Result<std::unique_ptr<FolderPublication>> begin_publication(FileSystem& files, 
   const std::string path = join_path(checkpoints_folder, name);
   DARKROOM_ASSIGN_OR_RETURN(const bool taken, files.exists(path));
   if (taken) {
-    if (read_checkpoint(files, path).is_ok()) {
+    const Status valid = read_twice(files, path).status();
+    if (valid.is_ok()) {
       return Status::already_exists("a valid checkpoint of this step is there already and stays as it is:", path);
+    }
+    if (valid.code() != StatusCode::kCorruptData && valid.code() != StatusCode::kNotFound) {
+      return valid;  // It may be sound: of a later program, or not readable just now.
     }
     DARKROOM_RETURN_IF_ERROR(set_aside(files, path));
   }
@@ -254,7 +272,7 @@ Result<std::optional<FoundCheckpoint>> find_newest_checkpoint(FileSystem& files,
   std::vector<CheckpointPlace> damaged;
   Status last_failure;
   for (auto place = places.rbegin(); place != places.rend(); ++place) {
-    auto record = read_checkpoint(files, place->path);
+    auto record = read_twice(files, place->path);
     if (record.is_ok()) {
       for (const auto& bad : damaged) {
         DARKROOM_RETURN_IF_ERROR(set_aside(files, bad.path));

@@ -159,10 +159,15 @@ Status RemoteRun::copy_checkpoint(const CheckpointPlace& place) {
   return copy_tree_here(from, copy_of(place.step), {.stop = stop_});
 }
 
-/// kCorruptData: it is damaged, which is told, and no copy is left.
-Result<CheckpointRecord> RemoteRun::read_copy(const CheckpointPlace& place) {
+/// The same, once more where it came over damaged. kCorruptData: it is damaged, which is told, and no copy is left.
+Result<CheckpointRecord> RemoteRun::fetch_checkpoint(const CheckpointPlace& place) {
   const std::string uri = checkpoint_uri(place.step), copy = copy_of(place.step);
+  DARKROOM_RETURN_IF_ERROR(copy_checkpoint(place));
   auto record = read_checkpoint(local_files(), copy);
+  if (record.status().code() == StatusCode::kCorruptData) {
+    DARKROOM_RETURN_IF_ERROR(copy_checkpoint(place));
+    record = read_checkpoint(local_files(), copy);
+  }
   if (record.is_ok()) {
     return record;
   }
@@ -177,8 +182,7 @@ Result<CheckpointRecord> RemoteRun::read_copy(const CheckpointPlace& place) {
 
 Result<std::optional<std::string>> RemoteRun::fetch_valid_record(int64_t step) {
   const CheckpointPlace place{.path = (checkpoints_ / checkpoint_name(step)).path, .step = step};
-  DARKROOM_RETURN_IF_ERROR(copy_checkpoint(place));
-  const Status valid = read_copy(place).status();
+  const Status valid = fetch_checkpoint(place).status();
   if (valid.code() == StatusCode::kCorruptData) {
     DARKROOM_RETURN_IF_ERROR(set_aside(place));
     return std::optional<std::string>();
@@ -194,8 +198,7 @@ Result<std::optional<FoundCheckpoint>> RemoteRun::fetch_newest_checkpoint() {
   std::vector<CheckpointPlace> damaged;
   std::string last_failure;
   for (auto place = places.rbegin(); place != places.rend(); ++place) {
-    DARKROOM_RETURN_IF_ERROR(copy_checkpoint(*place));
-    auto record = read_copy(*place);
+    auto record = fetch_checkpoint(*place);
     if (record.is_ok()) {
       for (const auto& bad : damaged) {
         DARKROOM_RETURN_IF_ERROR(set_aside(bad));

@@ -87,7 +87,7 @@ class RemoteRun {
   Status check_claim(int64_t step);
   std::string copy_of(int64_t step) const;
   Status copy_checkpoint(const CheckpointPlace& place);
-  Result<CheckpointRecord> read_copy(const CheckpointPlace& place);
+  Result<CheckpointRecord> fetch_checkpoint(const CheckpointPlace& place);
   Status set_aside(const CheckpointPlace& place);
   Status keep_trying(int64_t step, AfterSaving after, const std::function<Status()>& store);
   struct Spooled;

@@ -62,7 +62,7 @@ class StateSnapshot {
 /// weights, moments, and state.json last. Kill it at any instant and the earlier checkpoints are as they were; a valid
 /// checkpoint of that name is never replaced, a damaged one is first set aside. Of several ranks each writes its own ranges where all see
 /// the folder, which has to be on local_files() then; else they send them to rank 0, which calls this.
-/// Errors: kAlreadyExists (a valid checkpoint of this step), those of the file system.
+/// Errors: kAlreadyExists (a valid checkpoint of this step), kFailedPrecondition (one of a later format version), those of the file system.
 Status save_checkpoint(FileSystem& files, const std::string& checkpoints_folder, const CheckpointRecord& record, TrainingState& state);
 
 /// Puts a checkpoint's moments and EMA weights into `state`, whose module already holds the checkpoint's weights.
@@ -84,7 +84,8 @@ struct FoundCheckpoint {
 };
 
 /// The newest valid checkpoint. Damaged newer ones are reported as warnings and renamed to `damaged-step-NNNNNNNN`.
-/// Empty when there is no checkpoint at all. Errors: kCorruptData when there are some and all are damaged.
+/// Empty when there is no checkpoint at all. Errors: kCorruptData when there are some and all are damaged; those of read_checkpoint for one
+/// that may be sound.
 Result<std::optional<FoundCheckpoint>> find_newest_checkpoint(FileSystem& files, const std::string& checkpoints_folder);
 
 /// What the name of a damaged checkpoint that was set aside begins with.

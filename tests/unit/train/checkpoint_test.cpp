@@ -12,8 +12,11 @@
 #include "darkroom/core/sha256.h"
 #include "darkroom/files/fault_files.h"
 #include "darkroom/files/memory_files.h"
+#include "darkroom/files/publication.h"
 #include "darkroom/tensor/safetensors.h"
 #include "plain_config.h"
+#include "support/crash_everywhere.h"
+#include "support/forwarding_files.h"
 #include "support/temporary_folder.h"
 
 namespace darkroom {
@@ -201,6 +204,54 @@ TEST_F(CheckpointTest, auto_takes_the_newest_valid_one_and_sets_damaged_ones_asi
   EXPECT_TRUE(*files.exists(folder + "/damaged-step-00000003"));
 }
 
+/// One file of a checkpoint cannot be opened, so often.
+class UnopenedFile final : public ForwardingFiles {
+ public:
+  UnopenedFile(std::string path, int num_times, Status failure)
+      : ForwardingFiles(local_files()), path_(std::move(path)), num_left_(num_times), failure_(std::move(failure)) {}
+
+  Result<std::unique_ptr<InputFile>> open_input(const std::string& path) override {
+    if (path == path_ && num_left_-- > 0) {
+      return failure_;
+    }
+    return ForwardingFiles::open_input(path);
+  }
+
+ private:
+  const std::string path_;
+  int num_left_;
+  const Status failure_;
+};
+
+TEST_F(CheckpointTest, one_that_cannot_be_read_just_now_is_no_damaged_one) {
+  SmallRun run;
+  save_steps(run, 2);
+  for (const Status& failure : {Status::resource_exhausted("too many open files"), Status::failed_precondition("permission denied"),
+                                Status::unavailable("stale file handle")}) {
+    for (const char* name : {"state.json", "unet/diffusion_pytorch_model.safetensors", "optimizer-00000-of-00001.safetensors"}) {
+      UnopenedFile once(path(2) + "/" + name, 1, failure);
+      EXPECT_EQ(find_newest_checkpoint(once, folder).status().code(), failure.code()) << name;
+      EXPECT_EQ(steps(), (std::vector<int64_t>{1, 2}));
+      const auto found = find_newest_checkpoint(once, folder);
+      ASSERT_TRUE(found.is_ok()) << found.status().to_string();
+      EXPECT_EQ((*found)->place.step, 2);
+      UnopenedFile again(path(2) + "/" + name, 1, failure);
+      EXPECT_EQ(save_checkpoint(again, folder, run.record(), run.state).code(), failure.code()) << name;
+      EXPECT_EQ(steps(), (std::vector<int64_t>{1, 2}));
+    }
+  }
+}
+
+TEST_F(CheckpointTest, one_that_is_read_wrongly_once_is_no_damaged_one) {
+  SmallRun run;
+  save_steps(run, 2);
+  UnopenedFile once(path(2) + "/ema/diffusion_pytorch_model.safetensors", 1, Status::not_found("no such file"));
+  const auto found = find_newest_checkpoint(once, folder);
+  ASSERT_TRUE(found.is_ok()) << found.status().to_string();
+  EXPECT_EQ((*found)->place.step, 2);
+  EXPECT_EQ(steps(), (std::vector<int64_t>{1, 2}));
+}
+
 TEST_F(CheckpointTest, auto_fails_when_every_checkpoint_is_damaged) {
   SmallRun run;
   save_steps(run, 1);
@@ -219,6 +270,15 @@ TEST_F(CheckpointTest, refuses_a_later_format_version) {
   save_steps(run, 1);
   rewrite_record(1, [](nlohmann::json& state) { state["format_version"] = 2; });
   EXPECT_EQ(read_checkpoint(files, path(1)).status().code(), StatusCode::kFailedPrecondition);
+}
+
+TEST_F(CheckpointTest, one_of_a_later_format_version_keeps_its_name) {
+  SmallRun run;
+  save_steps(run, 1);
+  rewrite_record(1, [](nlohmann::json& state) { state["format_version"] = 2; });
+  const std::string record = *read_file(files, path(1) + "/state.json");
+  EXPECT_EQ(save_checkpoint(files, folder, run.record(), run.state).code(), StatusCode::kFailedPrecondition);
+  EXPECT_EQ(*read_file(files, path(1) + "/state.json"), record);
 }
 
 TEST_F(CheckpointTest, moments_are_those_of_the_record_whatever_lies_beside_them) {
@@ -276,6 +336,34 @@ TEST_F(CheckpointTest, keeps_the_last_ones_and_every_mth) {
   EXPECT_EQ(steps(), std::vector<int64_t>{9});
   ASSERT_TRUE(prune_checkpoints(files, folder, 5, 0).is_ok());
   EXPECT_EQ(steps(), std::vector<int64_t>{9});
+}
+
+// What a start finds: checkpoints that are whole, and nothing else once it has swept.
+TEST(checkpoint_faults, a_death_at_any_call_of_a_removal_leaves_whole_checkpoints_and_no_remains) {
+  const auto prepare = [](FileSystem& files) {
+    SmallRun run;
+    for (int64_t i = 0; i < 4; ++i) {
+      run.update(1);
+      ASSERT_TRUE(save_checkpoint(files, "checkpoints", run.record(), run.state).is_ok());
+    }
+  };
+  const auto prune = [](FileSystem& files) { return prune_checkpoints(files, "checkpoints", 1, 0); };
+  crash_everywhere(prepare, prune, [](FileSystem& files, bool acknowledged) {
+    ASSERT_TRUE(sweep_unpublished(files, "checkpoints").is_ok());
+    const auto entries = files.list("checkpoints");
+    ASSERT_TRUE(entries.is_ok());
+    int64_t num_checkpoints = 0;
+    for (const FileInfo& entry : *entries) {
+      if (entry.path == "checkpoints/_tmp") {
+        EXPECT_TRUE(files.list(entry.path)->empty());
+      } else {
+        ++num_checkpoints;
+        EXPECT_TRUE(read_checkpoint(files, entry.path).is_ok()) << entry.path;
+      }
+    }
+    EXPECT_TRUE(*files.exists("checkpoints/step-00000004"));
+    EXPECT_TRUE(!acknowledged || num_checkpoints == 1);
+  });
 }
 
 /// What must hold after a save of step 2 ended in whatever way: step 1 is there and valid, and step 2 is whole or absent.

@@ -1,6 +1,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <string>
 
 #include "darkroom/core/sha256.h"
@@ -23,6 +24,36 @@ TEST_F(RemoteRunTest, a_damaged_newest_checkpoint_is_passed_over_and_set_aside) 
   expect_same_checkpoint(12);
   EXPECT_TRUE(s3_.fake.bytes_of("run/checkpoints/damaged-step-00000012/state.json").has_value());
   EXPECT_TRUE(s3_.fake.bytes_of("run/checkpoints/damaged-step-00000012/ema/config.json").has_value());
+}
+
+TEST_F(RemoteRunTest, a_checkpoint_that_comes_over_wrongly_once_is_no_damaged_one) {
+  constexpr const char* kWeights = "run/checkpoints/step-00000012/ema/diffusion_pytorch_model.safetensors";
+  expect_trained(options());
+  const TemporaryFolder copies;
+  TrainOptions named = options();  // Of which the run folder's own is fetched to be compared.
+  named.resume = copies.path("good");
+  ASSERT_TRUE(copy_tree_here(s3_.place("run/checkpoints/step-00000012"), named.resume).is_ok());
+  const auto flip = [&] { s3_.fake.with_state([&](FakeS3Objects& state) { state.objects.at(kWeights).bytes.back() ^= 1; }); };
+  for (const TrainOptions& again : {options(), named}) {
+    std::atomic<int> num_calls = 0;
+    const auto reads_weights = [&](const FakeS3::Call& call) { return call.operation == "get" && call.key == kWeights; };
+    s3_.fake.before = [&](const FakeS3::Call& call) {
+      if (reads_weights(call) && num_calls++ == 0) {
+        flip();
+      }
+    };
+    s3_.fake.after = [&](const FakeS3::Call& call) {
+      if (reads_weights(call) && num_calls == 1) {
+        flip();
+      }
+    };
+    expect_trained(again);
+    EXPECT_EQ(num_calls, 2);
+    EXPECT_THAT(steps(), ElementsAre(8, 12));
+    EXPECT_TRUE(s3_.fake.keys_below("run/checkpoints/damaged").empty());
+    s3_.fake.before = [](const FakeS3::Call&) {};
+    s3_.fake.after = [](const FakeS3::Call&) {};
+  }
 }
 
 TEST_F(RemoteRunTest, a_checkpoint_without_its_record_does_not_exist) {

@@ -150,9 +150,10 @@ def wait_until(condition, run: Run) -> bool:
 
 
 def unfinished_saves(folder: pathlib.Path) -> set[str]:
-    """Checkpoints that are being written, or whose writer died: their folder itself stays when they have got their names."""
+    """Checkpoints that are being written, or whose writer died (NAME.UNIQUE, while an old one that is removed lies there as NAME): their
+    folder itself stays when they have got their names."""
     try:
-        return set(os.listdir(folder / "checkpoints" / "_tmp"))
+        return {name for name in os.listdir(folder / "checkpoints" / "_tmp") if "." in name}
     except FileNotFoundError:
         return set()
 

@@ -39,6 +39,7 @@ int main(int argc, char** argv) {
                                {"partial_sums", measured.memory.partial_sums},
                                {"received_sums", measured.memory.received_sums},
                                {"activations", measured.activations},
+                               {"largest_kernel", measured.largest_kernel},
                                {"peak", measured.peak},
                                {"resident_growth", darkroom::peak_memory_bytes(torch::kCPU) - before},
                                {"failure", measured.failure}};

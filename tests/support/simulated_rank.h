@@ -70,8 +70,9 @@ struct SimulatedRun {
 struct MeasuredRank {
   RankMemory memory;  ///< `compute` has the float32 weights beside it in it, too.
   int64_t activations = 0;
-  int64_t peak = 0;     ///< Of all together, in the second step.
-  std::string failure;  ///< Of the step; empty: none.
+  int64_t largest_kernel = 0;  ///< float32 bytes of the largest convolution's weights.
+  int64_t peak = 0;            ///< Of all together, in the second step.
+  std::string failure;         ///< Of the step; empty: none.
 };
 
 /// One rank's real buffers, a real pass, and two real steps, of which the second is measured: sums of groups are kept from the first.
@@ -86,6 +87,9 @@ inline MeasuredRank measure_rank(const SimulatedRun& run) {
   MeasuredRank measured;
   SilentRanks ranks(run.rank, run.num_ranks);
   UNet2DConditionModel unet(run.unet);
+  for (const torch::Tensor& parameter : unet->parameters()) {
+    measured.largest_kernel = std::max(measured.largest_kernel, parameter.dim() == 4 ? static_cast<int64_t>(parameter.nbytes()) : 0);
+  }
   const int64_t originals = counted.held();  // Given back when the parameters are views of the buffers.
   std::unique_ptr<FlatParameters> flat;
   const FlatParametersOptions options{.compute_type = run.type, .rank = run.rank, .num_ranks = run.num_ranks};

@@ -286,9 +286,13 @@ Status TrainingRun::open_folder() {
   }
   if (options_.resume != "auto" && options_.resume != "none") {
     DARKROOM_ASSIGN_OR_RETURN(const Location place, stores_.resolve(options_.resume, Access::kRead));
-    DARKROOM_ASSIGN_OR_RETURN(resume_copy_, LocalCopy::fetch(place, {.takes = {}, .wanted_bytes = {}, .stop = stop_}));
+    auto copy = LocalCopy::fetch(place, {.takes = {}, .wanted_bytes = {}, .stop = stop_});
     resumed_from_ = recorded_uri(options_.resume);
-    options_.resume = resume_copy_->path();
+    // Of a restart takes_newest() judges: the address stays, at which this machine has nothing either.
+    if (!options_.is_restart || copy.status().code() != StatusCode::kNotFound) {
+      DARKROOM_ASSIGN_OR_RETURN(resume_copy_, std::move(copy));
+      options_.resume = resume_copy_->path();
+    }
   }
   DARKROOM_ASSIGN_OR_RETURN(const Location output, stores_.resolve(options_.output, Access::kWrite));
   if (auto local = output.store->local_path(output.path)) {
@@ -370,6 +374,9 @@ Status TrainingRun::check_data() const {
   }
   return {};
 }
+  if (resumed_.has_value() && resumed_->place.path != without_trailing_slashes(options_.resume)) {  // A restart's own.
+    resumed_from_.clear();
+  }
 
 // A run that goes on may be slow: the order of its samples depends on both fields of the window, so that neither can be changed any more.
 Status TrainingRun::check_window() const {

@@ -65,6 +65,7 @@ class TrainingRun {
   void count_work();
   void find_peak();
   Status open_folder();
+  Result<std::unique_ptr<FileLock>> lock_local_folder();
   Status open_local_folder();
   Status open_remote_folder(const Location& output);
   Result<bool> is_in_store(const FoundCheckpoint& found);

@@ -81,6 +81,28 @@ TEST_F(TrainingRunTest, goes_on_unlocked_only_where_there_are_no_locks) {
   EXPECT_EQ(start(failing).code(), StatusCode::kResourceExhausted);
 }
 
+/// As an NFS: only files can be locked.
+class FilesWithoutFolderLocks final : public ForwardingFiles {
+ public:
+  FilesWithoutFolderLocks() : ForwardingFiles(local_files()) {}
+
+  Result<std::unique_ptr<FileLock>> try_lock(const std::string& path) override {
+    return std::filesystem::is_directory(path) ? LockResult(Status::failed_precondition("no locks here")) : ForwardingFiles::try_lock(path);
+  }
+};
+
+TEST_F(TrainingRunTest, a_second_process_is_refused_where_only_files_can_be_locked) {
+  FilesWithoutFolderLocks files;
+  EXPECT_THAT(start(files).message(), HasSubstr("missing-model"));
+  EXPECT_FALSE(is_there("")) << "of a start that failed nothing is left";
+  ASSERT_TRUE(write_file_atomic(local_files(), run_ + "/_lock", "").is_ok());
+  auto held = local_files().try_lock(run_ + "/_lock");
+  ASSERT_TRUE(held.is_ok());
+  EXPECT_THAT(start(files).message(), HasSubstr("another process is training in this run folder"));
+  held->reset();
+  EXPECT_THAT(start(files).message(), HasSubstr("missing-model"));
+}
+
 TEST_F(TrainingRunTest, removes_what_a_killed_start_left_half_written) {
   ASSERT_TRUE(write_file_atomic(local_files(), run_ + "/_tmp.run.json.1-2-3", "{").is_ok());
   ASSERT_TRUE(write_file_atomic(local_files(), run_ + "/notes.txt", "mine").is_ok());

@@ -71,13 +71,16 @@ void Batcher::run(std::stop_token stop) {
   }
 }
 
-Result<Batch> Batcher::next() {
+Result<Batch> Batcher::next(const std::stop_token& stop) {
   DARKROOM_RETURN_IF_ERROR(failure_);
   auto batch = [&]() -> Result<Batch> {
     if (options_.num_ahead == 0) {
       return make(next_batch_++);
     }
-    auto ready = queue_.pop({});
+    auto ready = queue_.pop(stop);
+    if (!ready.has_value() && stop.stop_requested()) {
+      return Status::cancelled("stopped while a training batch was waited for");
+    }
     DARKROOM_CHECK(ready.has_value(), "the batcher's thread ended without a word");
     return std::move(*ready);
   }();

@@ -148,23 +148,24 @@ Status TrainingRun::settle() {
   return settled.is_ok() || !train_step_->was_not_finite() ? settled : name_bad_samples(settled);
 }
 
-Result<StepTimes> TrainingRun::step(bool wants_stop) {
+Result<StepTimes> TrainingRun::step(const std::stop_token& stop) {
   const auto start = Clock::now();
   TraceSpan span(options_.spans, "step");
   span.set("darkroom.step", steps_done_ + 1);
   train_step_->begin_step();
   TraceSpan wait(options_.spans, "data_wait", span.context());
   get_on(recipe().data.raw_path.empty() ? "waiting for the next batch" : "");  // Encoders have limits of their own.
-  const Result<Batch> next = batcher_->next();
+  // Several ranks stop in a step that all do.
+  const Result<Batch> next = batcher_->next(is_alone ? stop : std::stop_token());
   wait.end();
   if (!next.is_ok()) {
-    return save_before(next.status());
+    const bool is_stopped = is_alone && stop.stop_requested() && next.status().code() == StatusCode::kCancelled;
+    return is_stopped ? next.status() : save_before(next.status());
   }
   const Batch& batch = *next;
   StepTimes times;
   times.data_ms = milliseconds_since(start);
   wait_ms_here_ += times.data_ms;
-  spend(Spending::kDataWait);
   part_->load(batch);
   recent_samples_.emplace_back(steps_done_, batch.samples);
   if (static_cast<int64_t>(recent_samples_.size()) > TrainStep::kMostAhead + 1) {
@@ -174,6 +175,8 @@ Result<StepTimes> TrainingRun::step(bool wants_stop) {
     get_on("computing a micro-batch");
     return part_->losses(inputs);
   };
+  const bool wants_stop = stop.stop_requested() || background_save_failed_;
+  const bool is_alone = ranks().size() == 1;
   const DeviceBatch loaded{.size = recipe().batch.global, .inputs = part_->inputs(), .losses = losses};
   const auto issued = options_.spans == nullptr ? Clock::time_point() : options_.spans->now();
   auto report = runs_ahead(wants_stop) ? train_step_->run_ahead(steps_done_, loaded) : train_step_->run(steps_done_, loaded, wants_stop);
@@ -181,6 +184,7 @@ Result<StepTimes> TrainingRun::step(bool wants_stop) {
   times.phases = train_step_->take_phase_times();
   record_phases(span.context(), issued, times);
   if (!report.is_ok()) {
+  spend(Spending::kDataWait);
     span.fail(report.status());
     if (!train_step_->was_not_finite()) {
       return report.status();
@@ -459,9 +463,13 @@ Status TrainingRun::run_steps(const std::stop_token& stop) {
       return Status::cancelled(fmt::format("stopped on request; {} from the checkpoint of step:", options_.command_that_goes_on()),
                                steps_done_);
     }
-    DARKROOM_ASSIGN_OR_RETURN(const StepTimes times, step(stop.stop_requested() || background_save_failed_));
-    stop_is_agreed_ = times.report.wants_stop;
-    DARKROOM_RETURN_IF_ERROR(after_step(times));
+    const Result<StepTimes> times = step(stop);
+    if (ranks().size() == 1 && times.status().code() == StatusCode::kCancelled && stop.stop_requested()) {
+      continue;  // It was stopped before the step had its samples.
+    }
+    DARKROOM_RETURN_IF_ERROR(times.status());
+    stop_is_agreed_ = times->report.wants_stop;
+    DARKROOM_RETURN_IF_ERROR(after_step(*times));
     seconds_here_ = std::chrono::duration<double>(Clock::now() - start).count();
   }
   if (trace_ != nullptr) {

@@ -3,9 +3,11 @@
 
 #include <array>
 #include <atomic>
+#include <chrono>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <latch>
 #include <memory>
 #include <stop_token>
 #include <string>
@@ -17,6 +19,7 @@
 #include "remote_run_fixture.h"
 #include "support/rank_threads.h"
 #include "train/remote_run.h"
+#include "support/watched_rank.h"
 
 namespace darkroom {
 namespace {
@@ -433,6 +436,53 @@ TEST_F(RemoteRunTest, a_store_that_is_gone_during_a_save_in_the_background_costs
 }
 
 TEST_F(RemoteRunTest, a_stop_during_a_save_in_the_background_saves_the_newest_and_the_same_command_goes_on) {
+TEST_F(RemoteRunTest, a_stop_is_seen_while_a_silent_store_is_waited_for) {
+  s3_.fake.with_state([](FakeS3Objects& state) {  // More than what is read at once.
+    for (int part = 2; part < 8; ++part) {
+      state.objects[fmt::format("latents/part-{:06}.parquet", part)] =
+          state.objects.at(fmt::format("latents/part-{:06}.parquet", part % 2));
+    }
+  });
+  std::atomic<bool> is_gone = false, is_silent = false, was_in_vain = false;
+  std::latch saved(1);
+  s3_.fake.before = [&](const FakeS3::Call& call) {
+    is_gone = is_gone || call.key == "run/metrics-0000000004.jsonl";
+    if (is_gone && call.operation == "get" && call.key.starts_with("latents/")) {
+      is_silent = true;
+      const auto last = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+      while (!saved.try_wait() && !was_in_vain) {
+        std::this_thread::sleep_for(std::chrono::milliseconds(5));
+        was_in_vain = was_in_vain || std::chrono::steady_clock::now() >= last;
+      }
+    }
+  };
+  s3_.fake.after = [&](const FakeS3::Call& call) {
+    const bool writes = call.operation == "put" || call.operation == "copy";
+    if (writes && is_silent && call.key.starts_with("run/checkpoints/") && call.key.ends_with("/state.json") && !saved.try_wait()) {
+      saved.count_down();
+    }
+  };
+  WatchedRank alone;
+  TrainOptions far = options();
+  far.recipe.data.window_blocks = 1;
+  far.recipe.data.batches_ahead = 1;
+  far.ranks = &alone.ranks;
+  far.clock = &s3_.clock;
+  std::stop_source stop;
+  const std::jthread stopper([&](const std::stop_token& end) {
+    while (!end.stop_requested() && !(is_silent && alone.doing().ends_with("waiting for the next batch"))) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    }
+    stop.request_stop();
+  });
+  TrainSummary summary;
+  const Status ended = run_training(s3_.set, far, stop.get_token(), summary);
+  EXPECT_EQ(ended.code(), StatusCode::kCancelled) << ended.to_string();
+  EXPECT_THAT(ended.message(), HasSubstr("stopped on request"));
+  EXPECT_FALSE(was_in_vain) << "the checkpoint came only after the samples";
+  EXPECT_EQ(steps().back(), summary.steps);
+}
+
   std::stop_source stop;
   s3_.fake.before = [&](const FakeS3::Call& call) {
     if (call.key == "run/metrics-0000000004.jsonl") {

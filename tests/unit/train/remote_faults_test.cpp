@@ -9,6 +9,7 @@
 #include <fstream>
 #include <latch>
 #include <memory>
+#include <new>
 #include <stop_token>
 #include <string>
 #include <thread>
@@ -18,8 +19,8 @@
 #include "darkroom/core/sha256.h"
 #include "remote_run_fixture.h"
 #include "support/rank_threads.h"
-#include "train/remote_run.h"
 #include "support/watched_rank.h"
+#include "train/remote_run.h"
 
 namespace darkroom {
 namespace {
@@ -344,6 +345,31 @@ TEST_F(RemoteRunTest, a_store_that_refuses_a_checkpoint_for_good_leaves_it_here)
   std::filesystem::remove_all(kept);
 }
 
+TEST_F(RemoteRunTest, an_exception_leaves_a_checkpoint_here_that_the_store_did_not_take) {
+  s3_.fake.fault = [](const FakeS3::Call& call) {
+    const bool writes = call.operation == "put" || call.operation == "create_upload" || call.operation == "copy";
+    return writes && call.key.starts_with("run/checkpoints/") ? FakeS3::Fault::kReset : FakeS3::Fault::kNone;
+  };
+  WatchedRank alone;
+  bool was_thrown = false;
+  alone.ranks.on_progress = [&] {
+    if (!was_thrown && alone.doing().starts_with("5 steps done")) {
+      was_thrown = true;
+      throw std::bad_alloc();
+    }
+  };
+  TrainOptions failing = options();
+  failing.ranks = &alone.ranks;
+  const Status ended = train(failing);
+  EXPECT_EQ(ended.code(), StatusCode::kResourceExhausted);
+  const std::string message = ended.message();
+  ASSERT_THAT(message, HasSubstr("the checkpoint of step 4 was not stored and is kept here; --resume "));
+  const size_t begin = message.find("--resume ") + 9;
+  const std::string kept = message.substr(begin, message.find(' ', begin) - begin);
+  EXPECT_TRUE(read_checkpoint(local_files(), kept).is_ok()) << message;
+  std::filesystem::remove_all(kept);
+}
+
 TEST_F(RemoteRunTest, previews_that_a_store_did_not_take_come_with_the_next_checkpoint) {
   auto run = RemoteRun::open(s3_.place("run"), s3_.clock, {});
   ASSERT_TRUE(run.is_ok()) << run.status().to_string();
@@ -410,32 +436,6 @@ TEST_F(RemoteRunTest, a_stop_request_saves_and_the_same_command_goes_on) {
   expect_undisturbed_result();
 }
 
-TEST_F(RemoteRunTest, saves_in_the_background_store_the_same) {
-  TrainOptions background = options();
-  background.recipe.runtime.background_saves = true;
-  expect_trained(background);
-  expect_undisturbed_result();
-}
-
-TEST_F(RemoteRunTest, a_store_that_is_gone_during_a_save_in_the_background_costs_no_step) {
-  constexpr int kCalls = 20;
-  std::atomic<int> num_failed = 0;
-  s3_.fake.fault = [&](const FakeS3::Call& call) {
-    const bool begins = num_failed == 0 && call.operation == "put" && call.key == "run/metrics-0000000008.jsonl";
-    const bool fails = begins || (num_failed > 0 && num_failed < kCalls);
-    num_failed += fails ? 1 : 0;
-    return fails ? FakeS3::Fault::kReset : FakeS3::Fault::kNone;
-  };
-  TrainOptions background = options();
-  background.recipe.runtime.background_saves = true;
-  expect_trained(background);
-  EXPECT_GE(num_failed.load(), kCalls);
-  EXPECT_EQ(losses(), undisturbed_losses());
-  EXPECT_THAT(steps(), testing::IsSupersetOf({8, 12}));
-  expect_same_checkpoint(12);
-}
-
-TEST_F(RemoteRunTest, a_stop_during_a_save_in_the_background_saves_the_newest_and_the_same_command_goes_on) {
 TEST_F(RemoteRunTest, a_stop_is_seen_while_a_silent_store_is_waited_for) {
   s3_.fake.with_state([](FakeS3Objects& state) {  // More than what is read at once.
     for (int part = 2; part < 8; ++part) {
@@ -483,6 +483,32 @@ TEST_F(RemoteRunTest, a_stop_is_seen_while_a_silent_store_is_waited_for) {
   EXPECT_EQ(steps().back(), summary.steps);
 }
 
+TEST_F(RemoteRunTest, saves_in_the_background_store_the_same) {
+  TrainOptions background = options();
+  background.recipe.runtime.background_saves = true;
+  expect_trained(background);
+  expect_undisturbed_result();
+}
+
+TEST_F(RemoteRunTest, a_store_that_is_gone_during_a_save_in_the_background_costs_no_step) {
+  constexpr int kCalls = 20;
+  std::atomic<int> num_failed = 0;
+  s3_.fake.fault = [&](const FakeS3::Call& call) {
+    const bool begins = num_failed == 0 && call.operation == "put" && call.key == "run/metrics-0000000008.jsonl";
+    const bool fails = begins || (num_failed > 0 && num_failed < kCalls);
+    num_failed += fails ? 1 : 0;
+    return fails ? FakeS3::Fault::kReset : FakeS3::Fault::kNone;
+  };
+  TrainOptions background = options();
+  background.recipe.runtime.background_saves = true;
+  expect_trained(background);
+  EXPECT_GE(num_failed.load(), kCalls);
+  EXPECT_EQ(losses(), undisturbed_losses());
+  EXPECT_THAT(steps(), testing::IsSupersetOf({8, 12}));
+  expect_same_checkpoint(12);
+}
+
+TEST_F(RemoteRunTest, a_stop_during_a_save_in_the_background_saves_the_newest_and_the_same_command_goes_on) {
   std::stop_source stop;
   s3_.fake.before = [&](const FakeS3::Call& call) {
     if (call.key == "run/metrics-0000000004.jsonl") {

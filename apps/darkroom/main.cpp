@@ -153,17 +153,10 @@ std::unique_ptr<CommandLine> make_command_line() {
 Result<int> run_action(const VerbDefinition& verb, VerbContext& context) {
   try {
     return verb.action()(context);
-  } catch (const std::bad_alloc& error) {
-    return used_up_memory(error);
   } catch (const c10::OutOfMemoryError& error) {
     return used_up_memory(GpuMemoryUsedUp(error.what_without_backtrace()));
-  } catch (const std::exception& exception) {
-    const auto* error = dynamic_cast<const std::system_error*>(&exception);
-    if (error != nullptr && error->code() == std::errc::resource_unavailable_try_again) {
-      return Status::resource_exhausted(
-          "cannot start a thread; what was committed is safe: let there be more processes (ulimit -u) and run again");
-    }
-    return Status::internal("this is a bug of darkroom; what was committed is safe. Please report:", exception.what());
+  } catch (const std::exception& failure) {
+    return caught_bug(failure);
   }
 }
 

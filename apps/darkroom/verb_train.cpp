@@ -251,6 +251,7 @@ Result<int> launch_ranks(const TrainFlags& flags, VerbContext& context) {
   // A lost rank is missed after one and a quarter watchdog periods at most: together two, as promised.
   group.patience = std::chrono::milliseconds(750 * options.recipe.runtime.watchdog_seconds);
   if (place.size > 1) {
+    context.is_rank();  // Nobody sits here, and whatever stops all machines often signals twice.
     group.of = all;
     group.max_restarts = place.hosts_store ? flags.max_restarts : 0;  // Whoever keeps the store (torchrun) starts all again.
   }

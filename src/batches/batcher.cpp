@@ -43,7 +43,7 @@ Status Batcher::expect_more(int64_t number) {
   return {};
 }
 
-Result<Batch> Batcher::make(int64_t number) {
+Result<Batch> Batcher::make(int64_t number) try {
   DARKROOM_RETURN_IF_ERROR(expect_more(number));
   std::vector<SampleRef> samples = std::move(coming_.front());
   coming_.pop_front();
@@ -51,19 +51,15 @@ Result<Batch> Batcher::make(int64_t number) {
   batch.number = number;
   batch.samples = std::move(samples);
   return batch;
+} catch (const std::exception& error) {
+  return caught_failure("making a training batch failed:", error);
 }
 
 void Batcher::run(std::stop_token stop) {
   // Copies of this thread must not take cores from the training step.
   const c10::ParallelGuard serial(true);
   while (!stop.stop_requested()) {
-    Result<Batch> batch = [&]() -> Result<Batch> {
-      try {
-        return make(next_batch_++);
-      } catch (const std::exception& error) {
-        return caught_failure("making a training batch failed:", error);
-      }
-    }();
+    Result<Batch> batch = make(next_batch_++);
     const bool is_last = !batch.is_ok();
     if (!queue_.push(std::move(batch), stop) || is_last) {
       break;
@@ -71,13 +67,16 @@ void Batcher::run(std::stop_token stop) {
   }
 }
 
-Result<Batch> Batcher::next() {
+Result<Batch> Batcher::next(const std::stop_token& stop) {
   DARKROOM_RETURN_IF_ERROR(failure_);
   auto batch = [&]() -> Result<Batch> {
     if (options_.num_ahead == 0) {
       return make(next_batch_++);
     }
-    auto ready = queue_.pop({});
+    auto ready = queue_.pop(stop);
+    if (!ready.has_value() && stop.stop_requested()) {
+      return Status::cancelled("stopped while a training batch was waited for");
+    }
     DARKROOM_CHECK(ready.has_value(), "the batcher's thread ended without a word");
     return std::move(*ready);
   }();

@@ -1,5 +1,7 @@
 #include "darkroom/core/used_up_memory.h"
 
+#include <system_error>
+
 namespace darkroom {
 
 GpuMemoryUsedUp::GpuMemoryUsedUp(const std::string& reason)
@@ -14,8 +16,19 @@ Status used_up_memory(const std::bad_alloc& failure) {
 }
 
 Status caught_failure(std::string_view what, const std::exception& failure) {
-  const auto* memory = dynamic_cast<const std::bad_alloc*>(&failure);
-  return memory != nullptr ? used_up_memory(*memory) : Status::internal(what, failure.what());
+  if (const auto* memory = dynamic_cast<const std::bad_alloc*>(&failure); memory != nullptr) {
+    return used_up_memory(*memory);
+  }
+  const auto* error = dynamic_cast<const std::system_error*>(&failure);
+  if (error != nullptr && error->code() == std::errc::resource_unavailable_try_again) {
+    return Status::resource_exhausted(
+        "cannot start a thread; what was committed is safe: let there be more processes (ulimit -u) and run again");
+  }
+  return Status::internal(what, failure.what());
+}
+
+Status caught_bug(const std::exception& failure) {
+  return caught_failure("this is a bug of darkroom; what was committed is safe. Please report:", failure);
 }
 
 }  // namespace darkroom

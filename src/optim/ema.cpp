@@ -1,8 +1,10 @@
 #include "darkroom/optim/ema.h"
 
 #include <algorithm>
+#include <exception>
 
 #include "darkroom/core/check.h"
+#include "darkroom/core/log.h"
 #include "darkroom/optim/gradient_groups.h"
 
 namespace darkroom {
@@ -11,12 +13,14 @@ namespace {
 
 constexpr int64_t kSwapBlock = 1 << 22;  // Elements: what a swap needs beside the two buffers.
 
-void swap_contents(const torch::Tensor& left, const torch::Tensor& right) {
+// Takes no memory beside `block`, so that it cannot end half way for want of it.
+void swap_contents(const torch::Tensor& left, const torch::Tensor& right, const torch::Tensor& block) {
   const torch::NoGradGuard no_grad;
   for (int64_t first = 0; first < left.numel(); first += kSwapBlock) {
     const int64_t count = std::min(kSwapBlock, left.numel() - first);
     torch::Tensor left_block = left.narrow(0, first, count), right_block = right.narrow(0, first, count);
-    const torch::Tensor kept = left_block.clone();
+    const torch::Tensor kept = block.narrow(0, 0, count);
+    kept.copy_(left_block);
     left_block.copy_(right_block);
     right_block.copy_(kept);
   }
@@ -51,15 +55,25 @@ double Ema::decay_at(int64_t update) const {
 }
 
 EmaScope::EmaScope(FlatParameters& parameters, Ema& ema, Communicator& ranks)
-    : parameters_(parameters), ema_(ema), ranks_(ranks), status_(swap()) {}
+    : parameters_(parameters),
+      ema_(ema),
+      ranks_(ranks),
+      block_(ema.averages() ? torch::empty({std::min(kSwapBlock, ema.weights().numel())}, ema.weights().options()) : torch::Tensor()),
+      status_(swap()) {}
 
-EmaScope::~EmaScope() { static_cast<void>(swap()); }
+EmaScope::~EmaScope() {
+  try {
+    static_cast<void>(swap());
+  } catch (const std::exception& failure) {
+    log_error("the trained weights cannot be put back: {}", failure.what());
+  }
+}
 
 Status EmaScope::swap() {
   if (!ema_.averages()) {
     return {};
   }
-  swap_contents(parameters_.values_of(ema_.slice()), ema_.weights());
+  swap_contents(parameters_.values_of(ema_.slice()), ema_.weights(), block_);
   return gather_weights(ranks_, parameters_);
 }
 

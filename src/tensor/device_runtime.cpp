@@ -27,6 +27,19 @@ void synchronize(const torch::Device& device) {
   }
 }
 
+Status try_device(const torch::Device& device) {
+  try {
+    if (!device.is_cpu()) {
+      static_cast<void>(torch::ones({1}, torch::device(device)).item<float>());
+    }
+    return Status::ok();
+  } catch (const c10::OutOfMemoryError&) {
+    return Status::ok();  // It does, and says no.
+  } catch (const c10::Error& failure) {
+    return Status::unavailable("the GPU does nothing any more in this process:", failure.what_without_backtrace());
+  }
+}
+
 torch::Tensor empty_staging(at::IntArrayRef shape, torch::ScalarType type, const torch::Device& device) {
   return torch::empty(shape, torch::dtype(type).pinned_memory(!device.is_cpu()));
 }

@@ -42,11 +42,11 @@ Status TrainingRun::restore_lost_folder() {
   DARKROOM_RETURN_IF_ERROR(files_.create_folders(in_folder(kRunCheckpointsFolder)));
   if (lock_ != nullptr) {
     lock_.reset();  // The folder may be the same one, whose lock nobody has twice.
-    DARKROOM_ASSIGN_OR_RETURN(lock_, files_.try_lock(folder_));
-    if (lock_ == nullptr) {
-      return Status::failed_precondition("the run folder was replaced while the run trained, and another process trains in the new one:",
-                                         folder_);
+    auto lock = lock_local_folder();
+    if (!lock.is_ok()) {
+      return lock.status().with_context("the run folder was replaced while the run trained");
     }
+    lock_ = *std::move(lock);
   }
   return open_logs();
 }

@@ -81,8 +81,15 @@ Result<bool> takes_newest(FileSystem& files, const TrainOptions& options, int64_
   if (options.resume == "none") {
     return true;
   }
-  DARKROOM_ASSIGN_OR_RETURN(const auto record, read_checkpoint(files, std::string(without_trailing_slashes(options.resume))));
-  return newest_step > record.step;
+  const auto record = read_checkpoint(files, std::string(without_trailing_slashes(options.resume)));
+  const StatusCode code = record.status().code();
+  if (code == StatusCode::kNotFound || code == StatusCode::kCorruptData) {  // The run itself may have removed it since.
+    log_warning("this restart goes on from the run's newest checkpoint, because the one that --resume names cannot be read: {}",
+                record.status().message());
+    return true;
+  }
+  DARKROOM_RETURN_IF_ERROR(record.status());
+  return newest_step > record->step;
 }
 
 Result<ResumePoint> find_resume_point(FileSystem& files, const std::string& checkpoints_folder, const TrainOptions& options) {

@@ -10,7 +10,7 @@
 namespace darkroom {
 
 /// Whether the run goes on from the newest checkpoint of its folder, that of step `newest_step` (-1: none): --resume auto, or a restart
-/// after checkpoints newer than what --resume names. Errors: those of reading the checkpoint that it names.
+/// in a folder with checkpoints newer than what --resume names, or where that is gone or damaged. Errors: those of reading it otherwise.
 Result<bool> takes_newest(FileSystem& files, const TrainOptions& options, int64_t newest_step);
 
 /// Refusals of what --resume asks of a folder with checkpoints (kFailedPrecondition), naming one of them: it is none; the folder has newer

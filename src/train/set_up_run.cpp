@@ -9,6 +9,7 @@
 #include "darkroom/core/nested_text.h"
 #include "darkroom/core/verbosity.h"
 #include "darkroom/files/claim.h"
+#include "darkroom/files/folder_lock.h"
 #include "darkroom/files/paths.h"
 #include "darkroom/files/publication.h"
 #include "darkroom/image/sandbox.h"
@@ -149,7 +150,8 @@ void TrainingRun::remove_empty_folders() {
   }
   for (const std::string& folder : {in_folder(kRunCheckpointsFolder), folder_}) {
     const auto left = files_.list(folder);
-    if (left.is_ok() && left->empty()) {
+    const auto is_lock = [&](const FileInfo& entry) { return entry.path == in_folder(kRunLockFile); };
+    if (left.is_ok() && std::ranges::all_of(*left, is_lock)) {
       static_cast<void>(files_.remove_tree(folder));
     }
   }
@@ -275,9 +277,13 @@ Status TrainingRun::open_folder() {
   }
   if (options_.resume != "auto" && options_.resume != "none") {
     DARKROOM_ASSIGN_OR_RETURN(const Location place, stores_.resolve(options_.resume, Access::kRead));
-    DARKROOM_ASSIGN_OR_RETURN(resume_copy_, LocalCopy::fetch(place, {.takes = {}, .wanted_bytes = {}, .stop = stop_}));
+    auto copy = LocalCopy::fetch(place, {.takes = {}, .wanted_bytes = {}, .stop = stop_});
     resumed_from_ = recorded_uri(options_.resume);
-    options_.resume = resume_copy_->path();
+    // Of a restart takes_newest() judges: the address stays, at which this machine has nothing either.
+    if (!options_.is_restart || copy.status().code() != StatusCode::kNotFound) {
+      DARKROOM_ASSIGN_OR_RETURN(resume_copy_, std::move(copy));
+      options_.resume = resume_copy_->path();
+    }
   }
   DARKROOM_ASSIGN_OR_RETURN(const Location output, stores_.resolve(options_.output, Access::kWrite));
   if (auto local = output.store->local_path(output.path)) {
@@ -328,21 +334,38 @@ Result<bool> TrainingRun::is_in_store(const FoundCheckpoint& found) {
   return !stored.has_value() || *stored == record ? Result<bool>(stored.has_value()) : another_checkpoint(own);
 }
 
+// The folder's own lock, or that of a file in it where only files have some (NFS). Null, with a warning, where there are none.
+Result<std::unique_ptr<FileLock>> TrainingRun::lock_local_folder() {
+  constexpr const char* kHeld = "another process is training in this run folder; wait for it or take another --output:";
+  constexpr std::chrono::minutes kOfALostMachine{2};  // NFS: its server gives up what has not been renewed for 90 s.
+  DARKROOM_ASSIGN_OR_RETURN(auto lock, lock_folder(files_, folder_, kHeld));
+  if (lock != nullptr) {
+    return lock;
+  }
+  const std::string path = in_folder(kRunLockFile);
+  DARKROOM_ASSIGN_OR_RETURN(const auto file, files_.open_append(path));
+  DARKROOM_RETURN_IF_ERROR(file->close());
+  if (options_.is_restart) {
+    DARKROOM_RETURN_IF_ERROR(await_unlocked(files_, path, kHeld, kOfALostMachine, stop_, *options_.clock));
+  }
+  DARKROOM_ASSIGN_OR_RETURN(lock, lock_folder(files_, path, kHeld));
+  if (lock == nullptr) {
+    log_warning("the run folder is on a file system without locks, so that another process which trains in it is not refused: {}", folder_);
+  }
+  return lock;
+}
+
 Status TrainingRun::open_local_folder() {
   DARKROOM_RETURN_IF_ERROR(files_.create_folders(in_folder(kRunCheckpointsFolder)));
-  auto lock = files_.try_lock(folder_);
-  const bool has_locks = lock.status().code() != StatusCode::kFailedPrecondition;  // Else a file system without them.
-  if (has_locks) {
-    DARKROOM_ASSIGN_OR_RETURN(lock_, std::move(lock));
-    if (lock_ == nullptr) {
-      return Status::failed_precondition("another process is training in this run folder; wait for it or take another --output:", folder_);
-    }
-  }
+  DARKROOM_ASSIGN_OR_RETURN(lock_, lock_local_folder());
   DARKROOM_RETURN_IF_ERROR(sweep_unpublished(files_, folder_));
   DARKROOM_RETURN_IF_ERROR(sweep_unpublished(files_, in_folder(kRunCheckpointsFolder)));
   DARKROOM_ASSIGN_OR_RETURN(ResumePoint point, find_resume_point(files_, in_folder(kRunCheckpointsFolder), options_));
   resumed_ = std::move(point.found);
   is_resumed_from_here_ = point.is_own;
+  if (resumed_.has_value() && resumed_->place.path != without_trailing_slashes(options_.resume)) {  // A restart's own.
+    resumed_from_.clear();
+  }
   return {};
 }
 

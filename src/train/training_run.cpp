@@ -5,10 +5,13 @@
 
 #include <algorithm>
 #include <cmath>
+#include <exception>
+#include <type_traits>
 #include <utility>
 
 #include "darkroom/core/check.h"
 #include "darkroom/core/log.h"
+#include "darkroom/core/used_up_memory.h"
 #include "darkroom/files/paths.h"
 #include "darkroom/files/scratch.h"
 #include "darkroom/tensor/device_runtime.h"
@@ -24,6 +27,27 @@ using Clock = std::chrono::steady_clock;
 // So long, but not longer than `most`.
 Clock::duration span_of(double ms, Clock::duration most) {
   return std::min(std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double, std::milli>(ms)), most);
+}
+
+/// What an exception ends a run with.
+Status caught_in_run(const torch::Device& device, const std::exception& failure) {
+  if (const auto* memory = dynamic_cast<const c10::OutOfMemoryError*>(&failure); memory != nullptr) {
+    return used_up_memory(GpuMemoryUsedUp(memory->what_without_backtrace()));
+  }
+  if (dynamic_cast<const c10::Error*>(&failure) != nullptr) {  // A GPU that is lost is as a rank that is.
+    DARKROOM_RETURN_IF_ERROR(try_device(device));
+  }
+  return caught_bug(failure);
+}
+
+/// What `work` returns, or what it throws as a status.
+template <typename Work>
+std::invoke_result_t<Work> without_exceptions(const torch::Device& device, const Work& work) {
+  try {
+    return work();
+  } catch (const std::exception& failure) {
+    return caught_in_run(device, failure);
+  }
 }
 
 double milliseconds_since(Clock::time_point start) { return std::chrono::duration<double, std::milli>(Clock::now() - start).count(); }
@@ -148,23 +172,27 @@ Status TrainingRun::settle() {
   return settled.is_ok() || !train_step_->was_not_finite() ? settled : name_bad_samples(settled);
 }
 
-Result<StepTimes> TrainingRun::step(bool wants_stop) {
+Result<StepTimes> TrainingRun::step(const std::stop_token& stop) {
   const auto start = Clock::now();
+  const bool wants_stop = stop.stop_requested() || background_save_failed_;
+  const bool is_alone = ranks().size() == 1;
   TraceSpan span(options_.spans, "step");
   span.set("darkroom.step", steps_done_ + 1);
   train_step_->begin_step();
   TraceSpan wait(options_.spans, "data_wait", span.context());
   get_on(recipe().data.raw_path.empty() ? "waiting for the next batch" : "");  // Encoders have limits of their own.
-  const Result<Batch> next = batcher_->next();
+  // Several ranks stop in a step that all do.
+  const Result<Batch> next = batcher_->next(is_alone ? stop : std::stop_token());
   wait.end();
+  spend(Spending::kDataWait);
   if (!next.is_ok()) {
-    return save_before(next.status());
+    const bool is_stopped = is_alone && stop.stop_requested() && next.status().code() == StatusCode::kCancelled;
+    return is_stopped ? next.status() : save_before(next.status());
   }
   const Batch& batch = *next;
   StepTimes times;
   times.data_ms = milliseconds_since(start);
   wait_ms_here_ += times.data_ms;
-  spend(Spending::kDataWait);
   part_->load(batch);
   recent_samples_.emplace_back(steps_done_, batch.samples);
   if (static_cast<int64_t>(recent_samples_.size()) > TrainStep::kMostAhead + 1) {
@@ -219,20 +247,14 @@ Status TrainingRun::skip_step(const Status& failure) {
   return {};
 }
 
-// What was trained is in order when the next samples cannot be read, and they may be readable later on.
+// What was trained is in order when the next samples cannot be read.
 Status TrainingRun::save_before(const Status& failure) {
-  const bool may_pass = failure.code() == StatusCode::kUnavailable || failure.code() == StatusCode::kCancelled ||
-                        failure.code() == StatusCode::kFailedPrecondition ||  // An address whose signature has expired.
-                        failure.code() == StatusCode::kNotFound;              // A file that may be put back.
-  if (!may_pass || steps_here_ == 0 || ranks().size() > 1) {                  // The other ranks are in the middle of a step.
-    return failure;
-  }
-  return save_at_end(failure);
+  return steps_here_ == 0 || ranks().size() > 1 ? failure : save_at_end(failure);  // Other ranks are in the middle of a step.
 }
 
 // Of a run alone that ends with `failure` between two steps.
 Status TrainingRun::save_at_end(const Status& failure) {
-  if (const Status saved = save(AfterSaving::kEnds); !saved.is_ok()) {
+  if (const Status saved = without_exceptions(device(), [&] { return save(AfterSaving::kEnds); }); !saved.is_ok()) {
     log_warning("the steps since the last checkpoint cannot be saved: {}", saved.message());
     return failure;
   }
@@ -276,7 +298,8 @@ Status TrainingRun::after_step(const StepTimes& times) {
   const bool is_last = steps_done_ == last_step();
   const auto is_due = [&](int64_t every) { return every > 0 && (steps_done_ % every == 0 || is_last); };
   const bool has_scores = validates() && is_due(recipe().validation.every_steps);
-  const Result<nlohmann::ordered_json> scores = has_scores ? validate() : Result<nlohmann::ordered_json>(nlohmann::ordered_json::object());
+  const Result<nlohmann::ordered_json> scores = has_scores ? without_exceptions(device(), [&] { return validate(); })
+                                                           : Result<nlohmann::ordered_json>(nlohmann::ordered_json::object());
   // A checkpoint of this step has its line, too.
   if (is_main() && (is_due(recipe().runtime.log_every) || has_scores || times.is_skipped)) {
     DARKROOM_RETURN_IF_ERROR(log_step(times, scores.is_ok() ? *scores : nlohmann::ordered_json::object()));
@@ -291,7 +314,7 @@ Status TrainingRun::after_step(const StepTimes& times) {
   }
   Status looked = scores.status();
   if (looked.is_ok() && has_previews() && is_due(recipe().samples.every_steps)) {
-    looked = paint_previews();
+    looked = without_exceptions(device(), [&] { return paint_previews(); });
     spend(Spending::kLooking);
   }
   if (!looked.is_ok()) {  // The step itself is in order. Of several ranks the others are in the next one already.
@@ -435,7 +458,7 @@ Status TrainingRun::weigh_sides() {
 }
 
 Status TrainingRun::run(const std::stop_token& stop) {
-  Status status = run_steps(stop);
+  Status status = without_exceptions(device(), [&] { return run_steps(stop); });
   get_on("");  // A store may be waited for.
   end_background_save();
   return status;
@@ -459,9 +482,13 @@ Status TrainingRun::run_steps(const std::stop_token& stop) {
       return Status::cancelled(fmt::format("stopped on request; {} from the checkpoint of step:", options_.command_that_goes_on()),
                                steps_done_);
     }
-    DARKROOM_ASSIGN_OR_RETURN(const StepTimes times, step(stop.stop_requested() || background_save_failed_));
-    stop_is_agreed_ = times.report.wants_stop;
-    DARKROOM_RETURN_IF_ERROR(after_step(times));
+    const Result<StepTimes> times = step(stop);
+    if (ranks().size() == 1 && times.status().code() == StatusCode::kCancelled && stop.stop_requested()) {
+      continue;  // It was stopped before the step had its samples.
+    }
+    DARKROOM_RETURN_IF_ERROR(times.status());
+    stop_is_agreed_ = times->report.wants_stop;
+    DARKROOM_RETURN_IF_ERROR(after_step(*times));
     seconds_here_ = std::chrono::duration<double>(Clock::now() - start).count();
   }
   if (trace_ != nullptr) {

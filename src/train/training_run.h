@@ -65,6 +65,7 @@ class TrainingRun {
   void count_work();
   void find_peak();
   Status open_folder();
+  Result<std::unique_ptr<FileLock>> lock_local_folder();
   Status open_local_folder();
   Status open_remote_folder(const Location& output);
   Result<bool> is_in_store(const FoundCheckpoint& found);
@@ -88,7 +89,7 @@ class TrainingRun {
   void remove_empty_folders();
 
   // One step, and what follows it.
-  Result<StepTimes> step(bool wants_stop);
+  Result<StepTimes> step(const std::stop_token& stop);
   void record_phases(const SpanContext& step, Clock::time_point issued, const StepTimes& times);
   void record_device_phases(const SpanContext& step, const StepTimes& times);
   void record_phase(const SpanContext& step, const char* name, Clock::time_point from, Clock::time_point to,

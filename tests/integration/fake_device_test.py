@@ -331,6 +331,16 @@ def a_lost_connection_between_devices_ends_the_ranks() -> None:
     require(done.returncode == 1 and all(words in done.stderr for words in wanted), "a lost connection was not seen", done.returncode, done.stderr[-2000:])
 
 
+def ranks_whose_device_is_lost_begin_again() -> None:
+    bench = the_bench()
+    settings = ("runtime.gradient_groups=2", "batch.micro=2", "runtime.overlap=false", "schedule.max_steps=8", "checkpoint.every_steps=2")
+    run(*bench.command("kept-device", "cpu", *settings))
+    done = run_on_device([*bench.command("lost-device", "cuda:0", *settings), "--nproc", "2"], fault="lost_device:9", shares=True)
+    require_done(done)
+    require("the GPU does nothing any more in this process" in done.stderr and "ranks were lost" in done.stderr, "no device was lost", done.stderr[-2000:])
+    bench.require_same("lost-device", "kept-device", 8)
+
+
 def a_stop_in_a_checkpoints_step_ends_ranks_whose_run_folder_is_on_a_store() -> None:
     bench = the_bench()
     with FakeS3Server() as server:
@@ -464,6 +474,7 @@ if __name__ == "__main__":
             a_run_goes_on_with_other_ranks_on_the_other_device,
             sums_on_a_stream_of_their_own_wait_for_the_pass,
             a_lost_connection_between_devices_ends_the_ranks,
+            ranks_whose_device_is_lost_begin_again,
             a_stop_in_a_checkpoints_step_ends_ranks_whose_run_folder_is_on_a_store,
             ranks_of_one_machine_want_a_gpu_each,
             a_device_that_is_not_there_is_an_error_that_says_why,

@@ -352,6 +352,24 @@ def ranks_of_several_machines_are_each_machines_own_to_start() -> None:
     require("runtime.gradient_groups" in finish(done, expect=2), "more ranks than groups on all machines are not refused")
 
 
+def signals_that_come_twice_cost_launchers_of_several_machines_no_checkpoint() -> None:
+    """As srun and mpirun hand them on."""
+    bench = the_bench()
+    environment = {"WORLD_SIZE": "2", "LOCAL_RANK": "0", "LOCAL_WORLD_SIZE": "1", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}
+    command = bench.command("twice", "--nproc", "2", "--max-steps", "100000")
+    launchers = [start(command, {**environment, "RANK": str(machine)}) for machine in range(2)]
+    wait_for_steps(bench.path("twice"), 2, launchers[0])
+    for launcher in launchers:
+        launcher.send_signal(signal.SIGTERM)
+    for launcher in launchers:
+        read_until(launcher, "stopping after")
+        launcher.send_signal(signal.SIGTERM)
+    for launcher in launchers:
+        finish(launcher, expect=128 + signal.SIGTERM)
+    lines = len(read_losses(bench.path("twice")))
+    require(pathlib.Path(bench.path("twice"), "checkpoints", f"step-{lines:08d}", "state.json").exists(), "the stop's checkpoint is missing", lines)
+
+
 def a_rank_of_another_job_does_not_disturb_this_one() -> None:
     bench = the_bench()
     step = {"SLURM_STEP_NUM_TASKS": "2", "SLURM_STEP_NUM_NODES": "1", "SLURM_STEP_ID": "0", "MASTER_PORT": str(free_port())}
@@ -462,6 +480,7 @@ if __name__ == "__main__":
             the_cost_of_a_run_is_that_of_its_machines,
             sagemaker_names_the_hosts,
             ranks_of_several_machines_are_each_machines_own_to_start,
+            signals_that_come_twice_cost_launchers_of_several_machines_no_checkpoint,
             a_rank_of_another_job_does_not_disturb_this_one,
             a_spot_notice_ends_the_run_with_a_checkpoint,
             a_rank_of_another_run_is_refused,

@@ -40,9 +40,13 @@ class SilentRanks final : public Communicator {
     return std::unique_ptr<Communicator>(std::make_unique<SilentRanks>(rank_, size_));
   }
   Status finish() override { return finished; }
-  ProgressMark* progress() override { return mark; }
+  ProgressMark* progress() override {
+    on_progress();
+    return mark;
+  }
 
   std::function<void()> on_exchange = [] {};
+  std::function<void()> on_progress = [] {};  ///< Before it says what it does now.
   ProgressMark* mark = nullptr;
   Status finished;
 

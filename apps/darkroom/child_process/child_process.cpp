@@ -166,7 +166,9 @@ Result<Child> start_child(const std::vector<std::string>& command, const ChildOp
   Child child;
   const int error = SpawnSettings(input.reader(), output.writer(), options).spawn(command, options.environment, child.pid);
   if (error != 0) {
-    return Status::not_found("cannot start a program (program, reason):", command[0], std::strerror(error));
+    const bool is_want = error == EAGAIN || error == ENOMEM;
+    return Status::make(is_want ? StatusCode::kResourceExhausted : StatusCode::kNotFound,
+                        "cannot start a program (program, reason):", command[0], std::strerror(error));
   }
   child.input = input.take_writer();
   child.output = output.take_reader();

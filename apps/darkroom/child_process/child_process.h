@@ -35,7 +35,8 @@ struct Child {
 };
 
 /// Starts a program, `command[0]`, which is looked up in PATH when it holds no slash. It ends by SIGINT, SIGTERM and SIGPIPE, which this
-/// program blocks or ignores. Errors: kNotFound (cannot be started), kUnavailable (no pipe, no file for its output).
+/// program blocks or ignores. Errors: kNotFound (cannot be started), kResourceExhausted (no process or memory for it),
+/// kUnavailable (no pipe, no file for its output).
 Result<Child> start_child(const std::vector<std::string>& command, const ChildOptions& options);
 
 /// Waits for a program's end: its exit code, or 128 + the number of the signal that ended it.

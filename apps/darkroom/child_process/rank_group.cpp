@@ -214,6 +214,36 @@ Status stopped(const RankGroupOptions& options) {
                            options.num_ranks);
 }
 
+/// How one start of all ranks ended.
+struct Ending {
+  std::optional<int> exit_code;  ///< Of the group, for good; empty: ranks were lost.
+  std::string lost;              ///< What was lost, for people.
+};
+
+Result<Ending> run_once(const RankGroupOptions& options, int64_t attempt, const std::stop_token& stop) {
+  RunningRanks ranks;
+  if (Status started = ranks.start(options, attempt); !started.is_ok()) {  // What the machine has none of now it may have again.
+    const bool may_pass = started.code() == StatusCode::kResourceExhausted || started.code() == StatusCode::kUnavailable;
+    return may_pass ? Result<Ending>(Ending{.exit_code = {}, .lost = started.message()}) : started;
+  }
+  DARKROOM_RETURN_IF_ERROR(ranks.wait(options.patience, stop));
+  const std::vector<int> codes = ranks.exit_codes();
+  const auto failed = std::find_if(codes.begin(), codes.end(), [](int code) { return code != 0 && !is_lost(code); });
+  if (failed != codes.end() && *failed < 128) {
+    return Ending{.exit_code = *failed, .lost = {}};
+  }
+  if (stop.stop_requested()) {
+    return stopped(options);
+  }
+  if (failed != codes.end()) {
+    return Ending{.exit_code = *failed, .lost = {}};  // A rank was stopped by SIGTERM or SIGINT from elsewhere, and the others with it.
+  }
+  if (std::all_of(codes.begin(), codes.end(), [](int code) { return code == 0; })) {
+    return Ending{.exit_code = 0, .lost = {}};
+  }
+  return Ending{.exit_code = {}, .lost = describe(codes)};
+}
+
 }  // namespace
 
 void end_on_uncaught_exceptions() {
@@ -244,31 +274,18 @@ std::chrono::milliseconds pause_before_restart(const RankGroupOptions& options, 
 
 Result<int> run_rank_group(const RankGroupOptions& options, const std::stop_token& stop) {
   for (int64_t attempt = 0;; ++attempt) {
-    RunningRanks ranks;
-    DARKROOM_RETURN_IF_ERROR(ranks.start(options, attempt));
-    DARKROOM_RETURN_IF_ERROR(ranks.wait(options.patience, stop));
-    const std::vector<int> codes = ranks.exit_codes();
-    const auto failed = std::find_if(codes.begin(), codes.end(), [](int code) { return code != 0 && !is_lost(code); });
-    if (failed != codes.end() && *failed < 128) {
-      return *failed;
-    }
-    if (stop.stop_requested()) {
-      return stopped(options);
-    }
-    if (failed != codes.end()) {
-      return *failed;  // A rank was stopped by SIGTERM or SIGINT from elsewhere, and the others with it.
-    }
-    if (std::all_of(codes.begin(), codes.end(), [](int code) { return code == 0; })) {
-      return 0;
+    DARKROOM_ASSIGN_OR_RETURN(const Ending ending, run_once(options, attempt, stop));
+    if (ending.exit_code.has_value()) {
+      return *ending.exit_code;
     }
     if (attempt >= options.max_restarts) {
       return Status::unavailable(
-          fmt::format("ranks were lost ({}), more often than --max-restarts allows; {} from the last checkpoint; restarts:",
-                      describe(codes), options.command_that_goes_on),
+          fmt::format("ranks were lost ({}), more often than --max-restarts allows; {} from the last checkpoint; restarts:", ending.lost,
+                      options.command_that_goes_on),
           options.max_restarts);
     }
     const std::chrono::milliseconds pause = pause_before_restart(options, attempt + 1);
-    log_warning("ranks were lost ({}): all start again from the last checkpoint in {:.0f} s, number {} of at most {}", describe(codes),
+    log_warning("ranks were lost ({}): all start again from the last checkpoint in {:.0f} s, number {} of at most {}", ending.lost,
                 std::chrono::duration<double>(pause).count(), attempt + 1, options.max_restarts);
     if (!system_clock().sleep_until(system_clock().now() + pause, stop)) {
       return stopped(options);

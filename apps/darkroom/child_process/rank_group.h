@@ -54,10 +54,11 @@ std::chrono::milliseconds pause_before_restart(const RankGroupOptions& options, 
 /// Runs a command once a rank on this machine, with RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE, MASTER_ADDR and MASTER_PORT, until all
 /// end. Of a spread group the same with this machine's share: a rank that is lost ends those of the other machines with kExitRankLost, so
 /// that each share begins again, by its own count. When one dies by a signal or says that another is lost, the rest is ended and the whole
-/// group starts again after a pause. A rank that ends with an exit code of its own ends the group for good. A stop request is handed to all
-/// ranks as SIGTERM, and they are waited for; so it is where a rank ends by a stop that came from elsewhere; during a pause it ends the
-/// group at once. Returns the exit code of the group: 0, or the first rank's that failed by itself. Errors: kCancelled (stopped),
-/// kUnavailable (lost more often than may be), those of starting a program.
+/// group starts again after a pause; so it does where a rank cannot start for want of memory, processes or ports. A rank that ends with an
+/// exit code of its own ends the group for good. A stop request is handed to all ranks as SIGTERM, and they are waited for; so it is where
+/// a rank ends by a stop that came from elsewhere; during a pause it ends the group at once. Returns the exit code of the group: 0, or the
+/// first rank's that failed by itself. Errors: kCancelled (stopped), kUnavailable (lost more often than may be), kNotFound (no such
+/// program).
 Result<int> run_rank_group(const RankGroupOptions& options, const std::stop_token& stop);
 
 }  // namespace darkroom

@@ -8,6 +8,7 @@
 #include "darkroom/core/log.h"
 #include "darkroom/diffusion/sampler.h"
 #include "darkroom/paint/usable_samplers.h"
+#include "darkroom/tensor/device_runtime.h"
 
 namespace darkroom {
 namespace {
@@ -17,20 +18,6 @@ struct PaintedPicture final : EnginePicture {
   size_t num_calls_left() const override { return work->num_calls_left(); }
   std::unique_ptr<PictureInWork> work;
 };
-
-// Whether a device still does what it is asked.
-Status try_device(const torch::Device& device) {
-  try {
-    if (!device.is_cpu()) {
-      static_cast<void>(torch::ones({1}, torch::device(device)).item<float>());
-    }
-    return Status::ok();
-  } catch (const c10::OutOfMemoryError&) {
-    return Status::ok();  // It does, and says no.
-  } catch (const c10::Error& failure) {
-    return Status::unavailable("the GPU does nothing any more in this process:", failure.what_without_backtrace());
-  }
-}
 
 }  // namespace
 

@@ -6,6 +6,7 @@
 #include <deque>
 #include <memory>
 #include <span>
+#include <stop_token>
 #include <string>
 #include <thread>
 #include <vector>
@@ -62,8 +63,9 @@ class Batcher {
   Batcher(const Batcher&) = delete;
   Batcher& operator=(const Batcher&) = delete;
 
-  /// The next batch. Errors: the order's and the source's; after an error every call returns it again.
-  Result<Batch> next();
+  /// The next batch. Errors: the order's and the source's, kCancelled once `stop` was requested where a thread makes batches ahead; after
+  /// an error every call returns it again.
+  Result<Batch> next(const std::stop_token& stop = {});
   /// The source's describe(). REQUIRES: as the source's; safe while the thread runs, because places never change.
   std::string describe(int64_t row) const { return source_->describe(row); }
 

@@ -24,8 +24,11 @@ class GpuMemoryUsedUp : public std::bad_alloc {
 /// kResourceExhausted, saying what to do.
 Status used_up_memory(const std::bad_alloc& failure);
 
-/// What a boundary (a worker, a thread) makes of an exception: used_up_memory of a std::bad_alloc; anything else is kInternal, with `what`
-/// before its own words.
+/// What a boundary (a worker, a thread) makes of an exception: used_up_memory of a std::bad_alloc, kResourceExhausted where a thread could
+/// not start; anything else is kInternal, with `what` before its own words.
 Status caught_failure(std::string_view what, const std::exception& failure);
+
+/// The same of what only a bug can be, else: it asks for a report.
+Status caught_bug(const std::exception& failure);
 
 }  // namespace darkroom

@@ -48,8 +48,9 @@ class Ema {
 /// Thread safety: none; nothing may train meanwhile.
 class EmaScope {
  public:
+  /// Throws where the device has no memory for a block of a swap (16 MiB); nothing is swapped then.
   EmaScope(FlatParameters& parameters, Ema& ema, Communicator& ranks = lone_rank());
-  /// A failure of the ranks on the way back is every later call's failure, too.
+  /// A failure of the ranks or of the device on the way back is every later call's failure, too.
   ~EmaScope();
   EmaScope(const EmaScope&) = delete;
   EmaScope& operator=(const EmaScope&) = delete;
@@ -62,6 +63,7 @@ class EmaScope {
   FlatParameters& parameters_;
   Ema& ema_;
   Communicator& ranks_;
+  const torch::Tensor block_;  // What a swap needs; undefined without averages.
   Status status_;
 };
 

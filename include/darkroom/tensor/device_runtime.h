@@ -7,6 +7,8 @@
 #include <functional>
 #include <memory>
 
+#include "darkroom/core/status.h"
+
 namespace darkroom {
 
 class GpuMark;
@@ -17,6 +19,10 @@ class GraphRecorder;
 
 /// Waits until everything asked of `device` is done; on the CPU it always is.
 void synchronize(const torch::Device& device);
+
+/// Whether a device still does what it is asked, though something has failed there. Errors: kUnavailable (a GPU does nothing any more in
+/// this process).
+Status try_device(const torch::Device& device);
 
 /// An uninitialised CPU tensor from and to which copies to `device` can run beside other work (page-locked memory); for the CPU
 /// ordinary memory. Such copies are asynchronous with copy_(..., non_blocking = true): synchronize() before the CPU looks.

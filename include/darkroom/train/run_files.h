@@ -11,6 +11,7 @@ inline constexpr const char* kRunMetricsFile = "metrics.jsonl";      ///< One JS
 inline constexpr const char* kRunGoodputFile = "goodput.jsonl";      ///< What the wall time went into.
 inline constexpr const char* kRunSamplesFolder = "samples";          ///< step-NNNNNNNN/ with prompt-NNN.png, sheet.png, samples.json.
 inline constexpr const char* kRunCheckpointsFolder = "checkpoints";  ///< step-NNNNNNNN/.
+inline constexpr const char* kRunLockFile = "_lock";                 ///< Empty; held by who trains where a folder has no lock.
 inline constexpr const char* kRunReportFile = "report.html";         ///< Self-contained report.
 
 }  // namespace darkroom

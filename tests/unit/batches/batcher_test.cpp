@@ -150,5 +150,35 @@ TEST(batcher, ends_while_its_source_waits_for_somebody) {
   const Batcher batcher(small_order(), std::make_unique<WaitingSource>(), {.num_ahead = 1});
 }
 
+/// Gives nothing until nobody waits any more.
+class SilentSource : public SampleSource {
+ public:
+  explicit SilentSource(std::stop_source& asked) : asked_(asked) {}
+  Result<Batch> read(std::span<const SampleRef> /*samples*/) override {
+    asked_.request_stop();
+    std::unique_lock lock(mutex_);
+    given_up_.wait(lock, [this] { return is_given_up_; });
+    return Status::unavailable("nobody waits any more");
+  }
+  void stop_waiting() override {
+    const std::lock_guard lock(mutex_);
+    is_given_up_ = true;
+    given_up_.notify_all();
+  }
+  std::string describe(int64_t /*row*/) const override { return ""; }
+
+ private:
+  std::stop_source& asked_;
+  std::mutex mutex_;
+  std::condition_variable given_up_;
+  bool is_given_up_ = false;
+};
+
+TEST(batcher, a_stop_ends_the_wait_for_a_source_that_says_nothing) {
+  std::stop_source stop;
+  Batcher batcher(small_order(), std::make_unique<SilentSource>(stop), {.num_ahead = 2});
+  EXPECT_EQ(batcher.next(stop.get_token()).status().code(), StatusCode::kCancelled);
+}
+
 }  // namespace
 }  // namespace darkroom

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 #include <poll.h>
 #include <pthread.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -133,6 +134,18 @@ TEST(ChildProcess, says_which_program_is_missing) {
   EXPECT_EQ(output.status().code(), StatusCode::kNotFound);
   EXPECT_THAT(output.status().message(), ::testing::HasSubstr("/nowhere/python"));
   EXPECT_EQ(start_child({"no-such-program-anywhere"}, {.has_input = true}).status().code(), StatusCode::kNotFound);
+}
+
+TEST(ChildProcess, tells_a_machine_that_has_no_memory_from_a_program_that_is_missing) {
+  const std::vector<std::string> command = {"true"};
+  static_cast<void>(std::vector<std::string>(100, std::string(500, 'x')));  // Freed again: what the call needs of the heap is there.
+  rlimit before{};
+  getrlimit(RLIMIT_AS, &before);
+  const rlimit none{0, before.rlim_max};
+  setrlimit(RLIMIT_AS, &none);
+  const auto child = start_child(command, {.shares_output = true});  // The stack of the new process has no place.
+  setrlimit(RLIMIT_AS, &before);
+  EXPECT_EQ(child.status().code(), StatusCode::kResourceExhausted) << child.status().to_string();
 }
 
 }  // namespace

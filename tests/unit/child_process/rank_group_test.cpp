@@ -3,9 +3,15 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <fcntl.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <chrono>
 #include <csignal>
 #include <fstream>
 #include <iterator>
+#include <memory>
 #include <stdexcept>
 #include <thread>
 
@@ -191,6 +197,38 @@ TEST(pause_before_restart, grows_up_to_a_minute) {
 
 TEST_F(RankGroupTest, a_program_that_is_not_there_is_an_error) {
   EXPECT_EQ(run_rank_group({.command = {"/no/such/program"}, .num_ranks = 2}, {}).status().code(), StatusCode::kNotFound);
+}
+
+/// This process has no more descriptors than are open now, while it lives.
+class NoMoreDescriptors {
+ public:
+  NoMoreDescriptors() {
+    getrlimit(RLIMIT_NOFILE, &before_);
+    const int next = open("/dev/null", O_RDONLY | O_CLOEXEC);
+    close(next);
+    const rlimit none{static_cast<rlim_t>(next), before_.rlim_max};
+    setrlimit(RLIMIT_NOFILE, &none);
+  }
+  ~NoMoreDescriptors() { setrlimit(RLIMIT_NOFILE, &before_); }
+  NoMoreDescriptors(const NoMoreDescriptors&) = delete;
+  NoMoreDescriptors& operator=(const NoMoreDescriptors&) = delete;
+
+ private:
+  rlimit before_{};
+};
+
+TEST_F(RankGroupTest, a_start_for_which_the_machine_has_nothing_left_is_one_that_was_lost) {
+  RankGroupOptions options = ranks("true");
+  options.first_pause = std::chrono::milliseconds(300);
+  options.max_restarts = 2;
+  auto poor = std::make_unique<NoMoreDescriptors>();
+  EXPECT_EQ(run_rank_group({.command = options.command, .max_restarts = 0}, {}).status().code(), StatusCode::kUnavailable);
+  const std::jthread rich([&] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(100));
+    poor.reset();
+  });
+  const auto ended = run_rank_group(options, {});
+  EXPECT_EQ(ended.is_ok() ? *ended : -1, 0) << ended.status().to_string();
 }
 
 TEST(end_on_uncaught_exceptions, is_an_error_and_no_abort) {

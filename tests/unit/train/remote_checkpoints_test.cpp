@@ -120,6 +120,28 @@ TEST_F(RemoteRunTest, resume_none_and_older_checkpoints_are_refused) {
   EXPECT_THAT(train(other).message(), HasSubstr("runtime.seed (was 2024, is 1)"));
 }
 
+TEST_F(RemoteRunTest, a_restart_goes_on_though_the_run_has_pruned_what_resume_names) {
+  expect_trained(options());
+  TrainOptions restart = options();
+  restart.resume = FakeS3Stores::uri("run/checkpoints/step-00000004");
+  EXPECT_EQ(train(restart).code(), StatusCode::kNotFound);
+  restart.is_restart = true;
+  expect_trained(restart);
+  EXPECT_THAT(steps(), ElementsAre(8, 12));
+  s3_.fake.with_state([](FakeS3Objects& state) {
+    state.objects.at("run/checkpoints/step-00000012/ema/diffusion_pytorch_model.safetensors").bytes.back() ^= 1;
+  });
+  restart.resume = FakeS3Stores::uri("run/checkpoints/step-00000012");
+  expect_trained(restart);  // From step 8.
+  expect_same_checkpoint(12);
+  const TemporaryFolder folder;
+  restart.output = folder.path("nothing");
+  restart.resume = FakeS3Stores::uri("run/checkpoints/step-00000004");
+  const Status failed = train(restart);
+  EXPECT_EQ(failed.code(), StatusCode::kNotFound);
+  EXPECT_THAT(failed.message(), HasSubstr(restart.resume));
+}
+
 TEST_F(RemoteRunTest, a_checkpoint_of_the_folder_that_is_damaged_or_another_is_not_the_one_named) {
   expect_trained(options());
   TrainOptions named = options();

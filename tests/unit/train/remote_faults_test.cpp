@@ -3,10 +3,13 @@
 
 #include <array>
 #include <atomic>
+#include <chrono>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <latch>
 #include <memory>
+#include <new>
 #include <stop_token>
 #include <string>
 #include <thread>
@@ -16,6 +19,7 @@
 #include "darkroom/core/sha256.h"
 #include "remote_run_fixture.h"
 #include "support/rank_threads.h"
+#include "support/watched_rank.h"
 #include "train/remote_run.h"
 
 namespace darkroom {
@@ -341,6 +345,31 @@ TEST_F(RemoteRunTest, a_store_that_refuses_a_checkpoint_for_good_leaves_it_here)
   std::filesystem::remove_all(kept);
 }
 
+TEST_F(RemoteRunTest, an_exception_leaves_a_checkpoint_here_that_the_store_did_not_take) {
+  s3_.fake.fault = [](const FakeS3::Call& call) {
+    const bool writes = call.operation == "put" || call.operation == "create_upload" || call.operation == "copy";
+    return writes && call.key.starts_with("run/checkpoints/") ? FakeS3::Fault::kReset : FakeS3::Fault::kNone;
+  };
+  WatchedRank alone;
+  bool was_thrown = false;
+  alone.ranks.on_progress = [&] {
+    if (!was_thrown && alone.doing().starts_with("5 steps done")) {
+      was_thrown = true;
+      throw std::bad_alloc();
+    }
+  };
+  TrainOptions failing = options();
+  failing.ranks = &alone.ranks;
+  const Status ended = train(failing);
+  EXPECT_EQ(ended.code(), StatusCode::kResourceExhausted);
+  const std::string message = ended.message();
+  ASSERT_THAT(message, HasSubstr("the checkpoint of step 4 was not stored and is kept here; --resume "));
+  const size_t begin = message.find("--resume ") + 9;
+  const std::string kept = message.substr(begin, message.find(' ', begin) - begin);
+  EXPECT_TRUE(read_checkpoint(local_files(), kept).is_ok()) << message;
+  std::filesystem::remove_all(kept);
+}
+
 TEST_F(RemoteRunTest, previews_that_a_store_did_not_take_come_with_the_next_checkpoint) {
   auto run = RemoteRun::open(s3_.place("run"), s3_.clock, {});
   ASSERT_TRUE(run.is_ok()) << run.status().to_string();
@@ -405,6 +434,53 @@ TEST_F(RemoteRunTest, a_stop_request_saves_and_the_same_command_goes_on) {
   s3_.fake.before = [](const FakeS3::Call&) {};
   expect_trained(options());
   expect_undisturbed_result();
+}
+
+TEST_F(RemoteRunTest, a_stop_is_seen_while_a_silent_store_is_waited_for) {
+  s3_.fake.with_state([](FakeS3Objects& state) {  // More than what is read at once.
+    for (int part = 2; part < 8; ++part) {
+      state.objects[fmt::format("latents/part-{:06}.parquet", part)] =
+          state.objects.at(fmt::format("latents/part-{:06}.parquet", part % 2));
+    }
+  });
+  std::atomic<bool> is_gone = false, is_silent = false, was_in_vain = false;
+  std::latch saved(1);
+  s3_.fake.before = [&](const FakeS3::Call& call) {
+    is_gone = is_gone || call.key == "run/metrics-0000000004.jsonl";
+    if (is_gone && call.operation == "get" && call.key.starts_with("latents/")) {
+      is_silent = true;
+      const auto last = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+      while (!saved.try_wait() && !was_in_vain) {
+        std::this_thread::sleep_for(std::chrono::milliseconds(5));
+        was_in_vain = was_in_vain || std::chrono::steady_clock::now() >= last;
+      }
+    }
+  };
+  s3_.fake.after = [&](const FakeS3::Call& call) {
+    const bool writes = call.operation == "put" || call.operation == "copy";
+    if (writes && is_silent && call.key.starts_with("run/checkpoints/") && call.key.ends_with("/state.json") && !saved.try_wait()) {
+      saved.count_down();
+    }
+  };
+  WatchedRank alone;
+  TrainOptions far = options();
+  far.recipe.data.window_blocks = 1;
+  far.recipe.data.batches_ahead = 1;
+  far.ranks = &alone.ranks;
+  far.clock = &s3_.clock;
+  std::stop_source stop;
+  const std::jthread stopper([&](const std::stop_token& end) {
+    while (!end.stop_requested() && !(is_silent && alone.doing().ends_with("waiting for the next batch"))) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    }
+    stop.request_stop();
+  });
+  TrainSummary summary;
+  const Status ended = run_training(s3_.set, far, stop.get_token(), summary);
+  EXPECT_EQ(ended.code(), StatusCode::kCancelled) << ended.to_string();
+  EXPECT_THAT(ended.message(), HasSubstr("stopped on request"));
+  EXPECT_FALSE(was_in_vain) << "the checkpoint came only after the samples";
+  EXPECT_EQ(steps().back(), summary.steps);
 }
 
 TEST_F(RemoteRunTest, saves_in_the_background_store_the_same) {

@@ -498,6 +498,25 @@ TEST_F(TrainLoopTest, a_restart_goes_on_from_checkpoints_newer_than_what_resume_
   EXPECT_FALSE(local_files().exists(folder_.path("branch/checkpoints/step-00000004")).value());
 }
 
+TEST_F(TrainLoopTest, a_restart_goes_on_though_what_resume_names_is_gone_or_damaged) {
+  train(options("run"));
+  TrainOptions restart = options("run");
+  restart.resume = folder_.path("run/checkpoints/step-00000004");
+  ASSERT_FALSE(local_files().exists(restart.resume).value()) << "the run has pruned it";
+  EXPECT_EQ(failure_of(restart).code(), StatusCode::kNotFound);
+  restart.is_restart = true;
+  train(restart);
+  EXPECT_EQ(checkpoint_steps("run"), (std::vector<int64_t>{8, 12}));
+  const std::string undisturbed = weights("run", 12);
+  damage("run", 12);
+  restart.resume = folder_.path("run/checkpoints/step-00000012");
+  train(restart);  // From step 8.
+  EXPECT_EQ(weights("run", 12), undisturbed);
+  restart.output = folder_.path("nothing");
+  restart.resume = folder_.path("run/checkpoints/step-00000004");
+  EXPECT_EQ(failure_of(restart).code(), StatusCode::kNotFound) << "a run without checkpoints has none to go on from";
+}
+
 TEST_F(TrainLoopTest, refuses_another_runs_folder_with_the_fields_named) {
   train(options("run"));
   TrainOptions other = options("run", 16);

@@ -14,9 +14,9 @@
 
 #include "darkroom/tables/tensor_forms.h"
 #include "support/forwarding_files.h"
-#include "support/simulated_rank.h"
 #include "support/temporary_folder.h"
 #include "support/trained_run.h"
+#include "support/watched_rank.h"
 #include "train/resume_point.h"
 #include "train/run_data.h"
 
@@ -79,6 +79,28 @@ TEST_F(TrainingRunTest, goes_on_unlocked_only_where_there_are_no_locks) {
   EXPECT_THAT(start(without).message(), HasSubstr("missing-model"));
   FilesWithLocks failing([]() -> LockResult { return Status::resource_exhausted("too many open files"); });
   EXPECT_EQ(start(failing).code(), StatusCode::kResourceExhausted);
+}
+
+/// As an NFS: only files can be locked.
+class FilesWithoutFolderLocks final : public ForwardingFiles {
+ public:
+  FilesWithoutFolderLocks() : ForwardingFiles(local_files()) {}
+
+  Result<std::unique_ptr<FileLock>> try_lock(const std::string& path) override {
+    return std::filesystem::is_directory(path) ? LockResult(Status::failed_precondition("no locks here")) : ForwardingFiles::try_lock(path);
+  }
+};
+
+TEST_F(TrainingRunTest, a_second_process_is_refused_where_only_files_can_be_locked) {
+  FilesWithoutFolderLocks files;
+  EXPECT_THAT(start(files).message(), HasSubstr("missing-model"));
+  EXPECT_FALSE(is_there("")) << "of a start that failed nothing is left";
+  ASSERT_TRUE(write_file_atomic(local_files(), run_ + "/_lock", "").is_ok());
+  auto held = local_files().try_lock(run_ + "/_lock");
+  ASSERT_TRUE(held.is_ok());
+  EXPECT_THAT(start(files).message(), HasSubstr("another process is training in this run folder"));
+  held->reset();
+  EXPECT_THAT(start(files).message(), HasSubstr("missing-model"));
 }
 
 TEST_F(TrainingRunTest, removes_what_a_killed_start_left_half_written) {
@@ -150,14 +172,11 @@ class LostFolderTest : public TrainingRunTest {
 /// The machine's files; what a watch hears of a rank that hangs in one of these calls is written down.
 class FilesThatHang final : public ForwardingFiles {
  public:
-  explicit FilesThatHang(ProgressMark& mark) : ForwardingFiles(local_files()), mark_(mark) {}
+  explicit FilesThatHang(WatchedRank& rank) : ForwardingFiles(local_files()), rank_(rank) {}
 
   Result<std::unique_ptr<OutputFile>> create(const std::string& path) override {
-    for (int looks = 0; looks < 2; ++looks) {
-      now_ += std::chrono::hours(1);
-      if (const auto stall = mark_.look(now_, /*was_away=*/false)) {
-        stalls[std::filesystem::path(path).filename()] = stall->doing;
-      }
+    if (const std::string doing = rank_.doing(); !doing.empty()) {
+      stalls[std::filesystem::path(path).filename()] = doing;
     }
     return ForwardingFiles::create(path);
   }
@@ -165,8 +184,7 @@ class FilesThatHang final : public ForwardingFiles {
   std::map<std::string, std::string> stalls;  // The last one by the file's name.
 
  private:
-  ProgressMark& mark_;
-  ProgressMark::Clock::time_point now_;
+  WatchedRank& rank_;
 };
 
 TEST_F(TrainingRunTest, a_run_whose_disk_hangs_while_it_saves_is_seen_to_hang_there_but_not_while_it_sets_up) {
@@ -174,13 +192,11 @@ TEST_F(TrainingRunTest, a_run_whose_disk_hangs_while_it_saves_is_seen_to_hang_th
   write_latents_part(folder_.path("latents/part-000000.parquet"), 40, 1);
   write_empty_states(folder_.path("latents"));
   StoreSet stores({}, system_clock(), metrics_);
-  ProgressMark mark{std::chrono::minutes(1)};
-  SilentRanks alone(0, 1);
-  alone.mark = &mark;
-  FilesThatHang files(mark);
+  WatchedRank alone;
+  FilesThatHang files(alone);
   TrainOptions options = small_training(folder_.path("model"), folder_.path("latents"), run_);
   options.recipe.runtime.background_saves = false;
-  options.ranks = &alone;
+  options.ranks = &alone.ranks;
   const auto run = TrainingRun::create(files, stores, options);
   ASSERT_TRUE(run.is_ok()) << run.status().to_string();
   EXPECT_THAT(files.stalls, IsEmpty());
@@ -243,6 +259,76 @@ TEST_F(TrainingRunTest, saves_before_it_ends_where_its_validation_set_cannot_be_
   EXPECT_TRUE(run_training(options, {}).is_ok());
   std::ifstream lines(run_ + "/metrics.jsonl");
   EXPECT_EQ(std::count(std::istreambuf_iterator<char>(lines), {}, '\n'), 12);
+}
+
+TEST_F(TrainingRunTest, saves_before_it_ends_where_the_gpu_has_no_memory_for_a_validation) {
+  write_small_model(folder_.path("model"));
+  for (const char* set : {"latents", "held-out"}) {
+    write_latents_part(folder_.path(std::string(set) + "/part-000000.parquet"), 40, 1);
+    write_empty_states(folder_.path(set));
+  }
+  StoreSet stores({}, system_clock(), metrics_);
+  TrainOptions options = small_training(folder_.path("model"), folder_.path("latents"), folder_.path("undisturbed"));
+  options.recipe.checkpoint.every_steps = 100;
+  options.recipe.validation = {.path = folder_.path("held-out"), .every_steps = 4, .num_rows = 10};
+  options.stop_at = 4;
+  TrainSummary summary;
+  const Status undisturbed = run_training(stores, options, {}, summary);
+  ASSERT_TRUE(undisturbed.is_ok()) << undisturbed.to_string();
+
+  options.output = run_;
+  options.stop_at = 0;
+  WatchedRank alone;
+  bool was_full = false;
+  alone.ranks.on_progress = [&] {  // The next is the validation.
+    if (!was_full && alone.doing() == "4 steps done, writing its logs") {
+      was_full = true;
+      TORCH_CHECK_WITH(OutOfMemoryError, false, "CUDA out of memory. Tried to allocate 2 GiB.");
+    }
+  };
+  options.ranks = &alone.ranks;
+  const Status failure = run_training(stores, options, {}, summary);
+  EXPECT_EQ(failure.code(), StatusCode::kResourceExhausted);
+  EXPECT_THAT(failure.message(), HasSubstr("the checkpoint of step 4, where the same command goes on"));
+  for (const char* name : {"unet", "ema"}) {
+    const std::string file = std::string("/checkpoints/step-00000004/") + name + "/diffusion_pytorch_model.safetensors";
+    const auto saved = read_file(local_files(), run_ + file);
+    ASSERT_TRUE(saved.is_ok()) << saved.status().to_string();
+    EXPECT_TRUE(*saved == *read_file(local_files(), folder_.path("undisturbed") + file)) << name;
+  }
+}
+
+TEST_F(TrainingRunTest, saves_before_it_ends_where_samples_are_damaged) {
+  constexpr int kParts = 8;
+  write_small_model(folder_.path("model"));
+  const auto part = [&](int number) { return folder_.path(fmt::format("latents/part-{:06}.parquet", number)); };
+  for (int number = 0; number < kParts; ++number) {
+    write_latents_part(part(number), 20, static_cast<uint64_t>(2 * number + 1), fmt::format("key-{}-", number));
+  }
+  write_empty_states(folder_.path("latents"));
+  WatchedRank alone;
+  bool is_damaged = false;
+  alone.ranks.on_progress = [&] {
+    if (is_damaged || !alone.doing().starts_with("3 steps done")) {
+      return;
+    }
+    is_damaged = true;
+    for (int number = 0; number < kParts; ++number) {
+      std::fstream(part(number), std::ios::in | std::ios::out) << std::string(std::filesystem::file_size(part(number)), 'x');
+    }
+  };
+  TrainOptions options = small_training(folder_.path("model"), folder_.path("latents"), run_, 24);
+  options.recipe.checkpoint.every_steps = 0;
+  options.recipe.data.window_blocks = 1;
+  options.recipe.data.batches_ahead = 1;
+  options.ranks = &alone.ranks;
+  StoreSet stores({}, system_clock(), metrics_);
+  TrainSummary summary;
+  const Status failure = run_training(stores, options, {}, summary);
+  EXPECT_EQ(failure.code(), StatusCode::kCorruptData) << failure.to_string();
+  EXPECT_GE(summary.steps, 3);
+  EXPECT_THAT(failure.message(), HasSubstr(fmt::format("the checkpoint of step {}", summary.steps)));
+  EXPECT_TRUE(is_there("/checkpoints/" + checkpoint_name(summary.steps) + "/state.json"));
 }
 
 TEST(check_continuation, wants_the_dialect_that_the_run_began_with_where_both_are_known) {

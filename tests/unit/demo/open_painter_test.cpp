@@ -9,6 +9,8 @@
 
 #include "darkroom/files/file_system.h"
 #include "darkroom/files/paths.h"
+#include "darkroom/nn/checkpoint_folder.h"
+#include "darkroom/nn/component_config.h"
 #include "darkroom/nn/model_folder.h"
 #include "support/source_path.h"
 #include "support/temporary_folder.h"
@@ -172,13 +174,23 @@ TEST_P(SingleFilePainterTest, refuses_what_does_not_belong_to_it) {
 
 TEST_P(SingleFilePainterTest, a_checkpoint_is_neither_painted_nor_exported_with_another_frozen_part) {
   const std::string checkpoint = temporary_.path("step-00000001");
-  ASSERT_TRUE(save_unet(local_files(), load_unet(folder_ + "/unet").value(), checkpoint + "/unet").is_ok());
+  FileDigests digests;
+  for (const char* component : {"unet", "ema"}) {
+    ASSERT_TRUE(save_unet(local_files(), load_unet(folder_ + "/unet").value(), join_path(checkpoint, component)).is_ok());
+    for (const char* name : {"config.json", kComponentWeightsFile}) {
+      const std::string file = join_path(component, name);
+      digests[file] = digest_file(local_files(), join_path(checkpoint, file)).value();
+    }
+  }
+  const std::string moments = moments_file(0, 1);
+  ASSERT_TRUE(write_file_atomic(local_files(), join_path(checkpoint, moments), "").is_ok());  // Nobody looks into it here.
+  digests[moments] = digest_file(local_files(), join_path(checkpoint, moments)).value();
   const auto with_vae = [&](const std::string& fingerprint) {
     CheckpointRecord record;
     record.component = "unet";
     record.frozen_path = folder_;
     record.frozen_fingerprints = {{"vae", fingerprint}};
-    ASSERT_TRUE(write_file_atomic(local_files(), checkpoint + "/state.json", print_checkpoint_record(record, {})).is_ok());
+    ASSERT_TRUE(write_file_atomic(local_files(), checkpoint + "/state.json", print_checkpoint_record(record, digests)).is_ok());
   };
   PainterSource source = source_of(checkpoint);
   source.weights = "unet";

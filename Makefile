@@ -2,7 +2,7 @@
 PREFIX ?= /usr/local
 CUDA ?=
 
-.PHONY: help setup build python notebooks demo serve-demo test acceptance cluster mutants fuzz parity bench lint format install wheel clean
+.PHONY: help setup build python notebooks demo serve-demo test acceptance cluster cluster-faults mutants fuzz parity bench lint format install wheel clean
 .DEFAULT_GOAL := help
 
 help: ## list the targets
@@ -28,13 +28,16 @@ acceptance: build ## the data plane against a hostile web, bad disks and stores,
 	@tools/build/setup.sh acceptance
 	@.venv/bin/python tests/acceptance/acceptance.py
 
-cluster: build ## the whole chain as Ray jobs on three nodes of this machine, with kills, and its endpoint (docs/cluster.md)
+cluster: build ## the whole chain as Ray jobs on three nodes of this machine, and its endpoint (15 minutes; docs/cluster.md)
 	@tools/build/setup.sh ray
 	@.venv/bin/python tests/acceptance/cluster.py
+	@.venv/bin/python tests/acceptance/ray_serve.py
+
+cluster-faults: build ## kills of every kind on such a cluster, nodes that leave and come, an autoscaler (25 minutes; docs/testing.md)
+	@tools/build/setup.sh ray
 	@.venv/bin/python tests/acceptance/ray_kills.py
 	@.venv/bin/python tests/acceptance/ray_elastic.py
 	@.venv/bin/python tests/acceptance/ray_autoscale.py
-	@.venv/bin/python tests/acceptance/ray_serve.py
 
 # Before the long compile. A machine without Python has no `setup` behind it yet; the copying asks again.
 .PHONY: writable

@@ -1,4 +1,3 @@
-#include <c10/util/Exception.h>
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <poll.h>
@@ -23,11 +22,11 @@
 #include "darkroom/core/log.h"
 #include "darkroom/core/printable.h"
 #include "darkroom/core/shown_uri.h"
-#include "darkroom/core/used_up_memory.h"
 #include "darkroom/core/verbosity.h"
 #include "darkroom/core/version.h"
 #include "darkroom/files/file_system.h"
 #include "darkroom/files/paths.h"
+#include "darkroom/tensor/device_runtime.h"
 #include "self_description.h"
 #include "verb.h"
 
@@ -153,10 +152,8 @@ std::unique_ptr<CommandLine> make_command_line() {
 Result<int> run_action(const VerbDefinition& verb, VerbContext& context) {
   try {
     return verb.action()(context);
-  } catch (const c10::OutOfMemoryError& error) {
-    return used_up_memory(GpuMemoryUsedUp(error.what_without_backtrace()));
   } catch (const std::exception& failure) {
-    return caught_bug(failure);
+    return caught_on_device(failure);
   }
 }
 

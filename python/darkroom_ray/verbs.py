@@ -10,8 +10,8 @@ from darkroom_ray.item_job import cause_of
 from darkroom_ray.prices import with_price
 from darkroom_ray.program import is_set
 from darkroom_ray.request import Request
-from darkroom_ray.stopping import JobFailed
 from darkroom_ray.shares import with_memory
+from darkroom_ray.stopping import JobFailed
 
 
 def run_checked(request: Request, given: dict[str, list[str]], stop) -> tuple[int, dict]:

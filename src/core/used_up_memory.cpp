@@ -27,8 +27,4 @@ Status caught_failure(std::string_view what, const std::exception& failure) {
   return Status::internal(what, failure.what());
 }
 
-Status caught_bug(const std::exception& failure) {
-  return caught_failure("this is a bug of darkroom; what was committed is safe. Please report:", failure);
-}
-
 }  // namespace darkroom

@@ -122,6 +122,19 @@ Result<PublishOutcome> publish_folder(FileSystem& files, const std::string& outp
   return finish_rename(files, files.rename_no_replace(temporary_folder, join_path(output_folder, name)), output_folder);
 }
 
+Status remove_published_folder(FileSystem& files, const std::string& output_folder, const std::string& name) {
+  check_plain_name(name);
+  const std::string temporaries = join_path(output_folder, kTemporaryFolder), removed = join_path(temporaries, name);
+  DARKROOM_RETURN_IF_ERROR(files.create_folders(temporaries));
+  DARKROOM_RETURN_IF_ERROR(files.remove_tree(removed));
+  DARKROOM_RETURN_IF_ERROR(files.rename_no_replace(join_path(output_folder, name), removed));
+  // Before its files go: a power loss must not bring a half of it back.
+  for (const std::string& folder : {temporaries, output_folder}) {
+    DARKROOM_RETURN_IF_ERROR(files.sync_folder(folder));
+  }
+  return files.remove_tree(removed);
+}
+
 Status sweep_unpublished(FileSystem& files, const std::string& output_folder) {
   DARKROOM_ASSIGN_OR_RETURN(const std::vector<FileInfo> leftovers, list_leftovers(files, output_folder));
   for (const FileInfo& leftover : leftovers) {

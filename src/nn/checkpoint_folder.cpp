@@ -101,9 +101,9 @@ Status check_has_all_files(const RecordedCheckpoint& checkpoint) {
       names.push_back(join_path(component, name));
     }
   }
-  const int64_t num_moments_files = count_moments_files(checkpoint.digests);
-  for (int64_t i = 0; i < std::max<int64_t>(1, num_moments_files); ++i) {
-    names.push_back(moments_file(i, std::max<int64_t>(1, num_moments_files)));
+  const int64_t num_moments_files = std::max<int64_t>(1, count_moments_files(checkpoint.digests));
+  for (int64_t i = 0; i < num_moments_files; ++i) {
+    names.push_back(moments_file(i, num_moments_files));
   }
   for (const std::string& name : names) {
     if (!checkpoint.digests.contains(name)) {

@@ -262,7 +262,7 @@ Result<torch::Tensor> Painter::paint_batch(const PaintRequest& request, int64_t 
   DARKROOM_ASSIGN_OR_RETURN(
       const Denoiser denoiser,
       make_denoiser(request, std::span(request.prompts).subspan(static_cast<size_t>(first), static_cast<size_t>(count)),
-                    work.sampler_->timesteps().size() - work.next_call_));
+                    work.num_calls_left()));
   return run_sampler_from(
       *work.sampler_, work.next_call_, denoiser, work.latents_nchw_, [&] { return upload(work.noise_.draw(), device); },
       [&] { return stop.stop_requested(); });

@@ -3,6 +3,7 @@
 #include <sys/resource.h>
 
 #include "darkroom/core/check.h"
+#include "darkroom/core/used_up_memory.h"
 #include "darkroom/tensor/cuda_plugin.h"
 
 namespace darkroom {
@@ -38,6 +39,12 @@ Status try_device(const torch::Device& device) {
   } catch (const c10::Error& failure) {
     return Status::unavailable("the GPU does nothing any more in this process:", failure.what_without_backtrace());
   }
+}
+
+Status caught_on_device(const std::exception& failure) {
+  const auto* memory = dynamic_cast<const c10::OutOfMemoryError*>(&failure);
+  return memory != nullptr ? used_up_memory(GpuMemoryUsedUp(memory->what_without_backtrace()))
+                           : caught_failure("this is a bug of darkroom; what was committed is safe. Please report:", failure);
 }
 
 torch::Tensor empty_staging(at::IntArrayRef shape, torch::ScalarType type, const torch::Device& device) {

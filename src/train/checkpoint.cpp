@@ -64,20 +64,6 @@ Status set_aside(FileSystem& files, const std::string& path) {
   return files.sync_folder(parent_folder(path));
 }
 
-// In one step it is no checkpoint any more, and what an interrupted removal leaves goes with what dead writers left (sweep_unpublished).
-Status remove_checkpoint(FileSystem& files, const std::string& path) {
-  const std::string temporaries = join_path(parent_folder(path), "_tmp");
-  const std::string removed = join_path(temporaries, file_name(path));
-  DARKROOM_RETURN_IF_ERROR(files.create_folders(temporaries));
-  DARKROOM_RETURN_IF_ERROR(files.remove_tree(removed));
-  DARKROOM_RETURN_IF_ERROR(files.rename_no_replace(path, removed));
-  // Before its files go: a power loss must not bring a half of it back.
-  for (const std::string& folder : {temporaries, parent_folder(path)}) {
-    DARKROOM_RETURN_IF_ERROR(files.sync_folder(folder));
-  }
-  return files.remove_tree(removed);
-}
-
 // A valid checkpoint of that name stays as it is.
 Result<std::unique_ptr<FolderPublication>> begin_publication(FileSystem& files, const std::string& checkpoints_folder,
                                                              const std::string& name) {
@@ -309,7 +295,7 @@ Status prune_checkpoints(FileSystem& files, const std::string& checkpoints_folde
   DARKROOM_ASSIGN_OR_RETURN(const auto places, list_checkpoints(files, checkpoints_folder));
   Status first_failure;
   for (const auto& place : superfluous_checkpoints(places, keep_last, keep_every)) {
-    const Status removed = remove_checkpoint(files, place.path);
+    const Status removed = remove_published_folder(files, checkpoints_folder, file_name(place.path));
     const bool is_gone = removed.is_ok() || removed.code() == StatusCode::kNotFound;  // Somebody else may have removed it.
     first_failure = is_gone || !first_failure.is_ok() ? first_failure : removed;
   }

@@ -228,8 +228,10 @@ void plan_feed(const Recipe& recipe, const Workload& workload, TrainingPlan& pla
   plan.device_inputs = is_cpu ? 0 : batch + read_by_graphs;
   const int64_t ahead = recipe.data.raw_path.empty() || workload.component == "vae" ? recipe.data.batches_ahead + kMaking : 1;
   plan.batches = batch * ahead;
-  for (const int64_t elements : workload.sample_elements) {
-    plan.batches += is_cpu ? 0 : kPageLocked * page_locked_bytes(plan.rank_samples * elements * element);
+  if (!is_cpu) {
+    for (const int64_t elements : workload.sample_elements) {
+      plan.batches += kPageLocked * page_locked_bytes(plan.rank_samples * elements * element);
+    }
   }
   plan.most_samples = memory_of_rank(recipe.data.memory_bytes, plan.question.local_ranks);
   if (workload.is_stored) {

@@ -11,7 +11,6 @@
 
 #include "darkroom/core/check.h"
 #include "darkroom/core/log.h"
-#include "darkroom/core/used_up_memory.h"
 #include "darkroom/files/paths.h"
 #include "darkroom/files/scratch.h"
 #include "darkroom/tensor/device_runtime.h"
@@ -31,13 +30,11 @@ Clock::duration span_of(double ms, Clock::duration most) {
 
 /// What an exception ends a run with.
 Status caught_in_run(const torch::Device& device, const std::exception& failure) {
-  if (const auto* memory = dynamic_cast<const c10::OutOfMemoryError*>(&failure); memory != nullptr) {
-    return used_up_memory(GpuMemoryUsedUp(memory->what_without_backtrace()));
-  }
-  if (dynamic_cast<const c10::Error*>(&failure) != nullptr) {  // A GPU that is lost is as a rank that is.
+  const bool is_of_torch = dynamic_cast<const c10::Error*>(&failure) != nullptr;
+  if (is_of_torch && dynamic_cast<const c10::OutOfMemoryError*>(&failure) == nullptr) {  // A GPU that is lost is as a rank that is.
     DARKROOM_RETURN_IF_ERROR(try_device(device));
   }
-  return caught_bug(failure);
+  return caught_on_device(failure);
 }
 
 /// What `work` returns, or what it throws as a status.
@@ -172,22 +169,24 @@ Status TrainingRun::settle() {
   return settled.is_ok() || !train_step_->was_not_finite() ? settled : name_bad_samples(settled);
 }
 
+// A run alone that was stopped before a step had its samples. Several ranks stop in a step that all do.
+bool TrainingRun::stopped_waiting(const Status& failure, const std::stop_token& stop) const {
+  return ranks().size() == 1 && failure.code() == StatusCode::kCancelled && stop.stop_requested();
+}
+
 Result<StepTimes> TrainingRun::step(const std::stop_token& stop) {
   const auto start = Clock::now();
   const bool wants_stop = stop.stop_requested() || background_save_failed_;
-  const bool is_alone = ranks().size() == 1;
   TraceSpan span(options_.spans, "step");
   span.set("darkroom.step", steps_done_ + 1);
   train_step_->begin_step();
   TraceSpan wait(options_.spans, "data_wait", span.context());
   get_on(recipe().data.raw_path.empty() ? "waiting for the next batch" : "");  // Encoders have limits of their own.
-  // Several ranks stop in a step that all do.
-  const Result<Batch> next = batcher_->next(is_alone ? stop : std::stop_token());
+  const Result<Batch> next = batcher_->next(ranks().size() == 1 ? stop : std::stop_token());
   wait.end();
   spend(Spending::kDataWait);
   if (!next.is_ok()) {
-    const bool is_stopped = is_alone && stop.stop_requested() && next.status().code() == StatusCode::kCancelled;
-    return is_stopped ? next.status() : save_before(next.status());
+    return stopped_waiting(next.status(), stop) ? next.status() : save_before(next.status());
   }
   const Batch& batch = *next;
   StepTimes times;
@@ -483,8 +482,8 @@ Status TrainingRun::run_steps(const std::stop_token& stop) {
                                steps_done_);
     }
     const Result<StepTimes> times = step(stop);
-    if (ranks().size() == 1 && times.status().code() == StatusCode::kCancelled && stop.stop_requested()) {
-      continue;  // It was stopped before the step had its samples.
+    if (stopped_waiting(times.status(), stop)) {
+      continue;
     }
     DARKROOM_RETURN_IF_ERROR(times.status());
     stop_is_agreed_ = times->report.wants_stop;

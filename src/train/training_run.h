@@ -89,6 +89,7 @@ class TrainingRun {
   void remove_empty_folders();
 
   // One step, and what follows it.
+  bool stopped_waiting(const Status& failure, const std::stop_token& stop) const;
   Result<StepTimes> step(const std::stop_token& stop);
   void record_phases(const SpanContext& step, Clock::time_point issued, const StepTimes& times);
   void record_device_phases(const SpanContext& step, const StepTimes& times);

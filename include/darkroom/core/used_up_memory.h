@@ -28,7 +28,4 @@ Status used_up_memory(const std::bad_alloc& failure);
 /// not start; anything else is kInternal, with `what` before its own words.
 Status caught_failure(std::string_view what, const std::exception& failure);
 
-/// The same of what only a bug can be, else: it asks for a report.
-Status caught_bug(const std::exception& failure);
-
 }  // namespace darkroom

@@ -84,6 +84,11 @@ class FolderPublication {
 Result<PublishOutcome> publish_folder(FileSystem& files, const std::string& output_folder, const std::string& temporary_folder,
                                       const std::string& name);
 
+/// Takes OUT/NAME, a folder, away: in one step, also for a power loss, nothing of it is visible any more, and then its
+/// bytes go. What a call that was cut off leaves is in OUT/_tmp/, for sweep_unpublished.
+/// Errors: kNotFound (there is none), those of the file system.
+Status remove_published_folder(FileSystem& files, const std::string& output_folder, const std::string& name);
+
 /// Removes what dead writers left in OUT/_tmp/ and beside it. Safe at any time: what a live writer holds, here or in
 /// another process, stays. Fine when OUT does not exist.
 Status sweep_unpublished(FileSystem& files, const std::string& output_folder);

@@ -4,6 +4,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <exception>
 #include <functional>
 #include <memory>
 
@@ -23,6 +24,10 @@ void synchronize(const torch::Device& device);
 /// Whether a device still does what it is asked, though something has failed there. Errors: kUnavailable (a GPU does nothing any more in
 /// this process).
 Status try_device(const torch::Device& device);
+
+/// What the boundary of a program that computes on devices makes of an exception: kResourceExhausted where a GPU's memory is used up, else
+/// as caught_failure (core/used_up_memory.h), asking for a report of what can be a bug alone.
+Status caught_on_device(const std::exception& failure);
 
 /// An uninitialised CPU tensor from and to which copies to `device` can run beside other work (page-locked memory); for the CPU
 /// ordinary memory. Such copies are asynchronous with copy_(..., non_blocking = true): synchronize() before the CPU looks.

@@ -175,6 +175,17 @@ TEST(PublishFolder, removes_what_dead_writers_of_its_name_left_beside_it) {
   EXPECT_TRUE(local_files().exists(live->folder()).value());
 }
 
+TEST(RemovePublishedFolder, takes_one_away_whatever_an_earlier_call_left) {
+  const TemporaryFolder folder;
+  for (const char* name : {"step-1/unet/weights", "step-2/state.json", "_tmp/step-1/unet/weights"}) {
+    ASSERT_TRUE(local_files().create_folders(parent_folder(folder.path(name))).is_ok());
+    ASSERT_TRUE(write_file_atomic(local_files(), folder.path(name), "x").is_ok());
+  }
+  EXPECT_TRUE(remove_published_folder(local_files(), folder.path(), "step-1").is_ok());
+  EXPECT_THAT(tree(local_files(), folder.path()), ElementsAre("step-2/state.json"));
+  EXPECT_EQ(remove_published_folder(local_files(), folder.path(), "step-1").code(), StatusCode::kNotFound);
+}
+
 TEST(Sweep, is_fine_without_a_folder) {
   const TemporaryFolder folder;
   EXPECT_TRUE(sweep_unpublished(local_files(), folder.path("none")).is_ok());

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "darkroom/core/sha256.h"
+#include "support/foreign_checkpoint.h"
 
 namespace darkroom {
 namespace {
@@ -35,19 +35,11 @@ nlohmann::json state_fields() {
   for (const std::string& name : kFiles) {
     digests[name] = {.size_bytes = 2, .sha256 = "abc"};
   }
-  auto state = nlohmann::json::parse(print_checkpoint_record(kRecord, digests));
-  state.erase("state_sha256");
-  return state;
-}
-
-/// As another program would have written it: with a digest of its own.
-std::string signed_text(nlohmann::json state) {
-  state["state_sha256"] = sha256_hex(state.dump(1) + "\n");
-  return state.dump(1) + "\n";
+  return nlohmann::json::parse(print_checkpoint_record(kRecord, digests));
 }
 
 TEST(checkpoint_record, is_read_as_it_was_written) {
-  const auto parsed = parse_checkpoint_record(signed_text(state_fields()));
+  const auto parsed = parse_checkpoint_record(signed_checkpoint_record(state_fields()));
   ASSERT_TRUE(parsed.is_ok()) << parsed.status().to_string();
   EXPECT_EQ(parsed->record.step, 5);
   EXPECT_EQ(parsed->record.samples, 20);
@@ -82,11 +74,12 @@ TEST(checkpoint_record, refuses_numbers_that_no_run_writes) {
                                                        {"/files/unet~1config.json/size_bytes", INT64_MAX}}) {
     nlohmann::json state = state_fields();
     state.at(nlohmann::json::json_pointer(wrong.place)) = wrong.number;
-    EXPECT_EQ(parse_checkpoint_record(signed_text(state)).status().code(), StatusCode::kCorruptData) << wrong.place << wrong.number;
+    EXPECT_EQ(parse_checkpoint_record(signed_checkpoint_record(state)).status().code(), StatusCode::kCorruptData)
+        << wrong.place << wrong.number;
   }
   nlohmann::json late = state_fields();
   late["step"] = late["batch_number"] = largest;
-  EXPECT_THAT(parse_checkpoint_record(signed_text(late)).status().message(), HasSubstr("step must be 0 to 274877906944"));
+  EXPECT_THAT(parse_checkpoint_record(signed_checkpoint_record(late)).status().message(), HasSubstr("step must be 0 to 274877906944"));
 }
 
 TEST(checkpoint_record, sizes_of_its_files_can_be_added_up) {
@@ -94,45 +87,45 @@ TEST(checkpoint_record, sizes_of_its_files_can_be_added_up) {
   for (const char* name : {"a", "b", "c"}) {
     state["files"][name] = {{"size_bytes", int64_t{1} << 52}, {"sha256", "abc"}};
   }
-  EXPECT_EQ(parse_checkpoint_record(signed_text(state)).status().code(), StatusCode::kCorruptData);
+  EXPECT_EQ(parse_checkpoint_record(signed_checkpoint_record(state)).status().code(), StatusCode::kCorruptData);
 }
 
 TEST(checkpoint_record, refuses_files_outside_its_folder) {
   for (const char* name : {"", ".", "..", "../x", "/dev/zero", "../../../dev/zero", "unet/../../x", "unet//x", "./x", "unet/"}) {
     nlohmann::json state = state_fields();
     state["files"][name] = {{"size_bytes", 2}, {"sha256", "abc"}};
-    EXPECT_EQ(parse_checkpoint_record(signed_text(state)).status().code(), StatusCode::kCorruptData) << name;
+    EXPECT_EQ(parse_checkpoint_record(signed_checkpoint_record(state)).status().code(), StatusCode::kCorruptData) << name;
   }
   nlohmann::json state = state_fields();
   state["files"]["unet/notes/..x"] = {{"size_bytes", 2}, {"sha256", "abc"}};
-  EXPECT_TRUE(parse_checkpoint_record(signed_text(state)).is_ok());
+  EXPECT_TRUE(parse_checkpoint_record(signed_checkpoint_record(state)).is_ok());
 }
 
 TEST(checkpoint_record, has_all_files_that_are_read) {
   for (const std::string& name : kFiles) {
     nlohmann::json state = state_fields();
     state["files"].erase(name);
-    const Status refused = parse_checkpoint_record(signed_text(state)).status();
+    const Status refused = parse_checkpoint_record(signed_checkpoint_record(state)).status();
     EXPECT_EQ(refused.code(), StatusCode::kCorruptData) << name;
   }
   nlohmann::json state = state_fields();
   state["files"]["optimizer-x.safetensors"] = {{"size_bytes", 2}, {"sha256", "abc"}};
-  EXPECT_EQ(parse_checkpoint_record(signed_text(state)).status().code(), StatusCode::kCorruptData);
+  EXPECT_EQ(parse_checkpoint_record(signed_checkpoint_record(state)).status().code(), StatusCode::kCorruptData);
   state = state_fields();
   state["component"] = "../elsewhere";
-  EXPECT_EQ(parse_checkpoint_record(signed_text(state)).status().code(), StatusCode::kCorruptData);
+  EXPECT_EQ(parse_checkpoint_record(signed_checkpoint_record(state)).status().code(), StatusCode::kCorruptData);
 }
 
 TEST(checkpoint_record, refuses_a_format_version_of_any_kind_but_its_own) {
   nlohmann::json state = state_fields();
   state["format_version"] = 2;
-  EXPECT_EQ(parse_checkpoint_record(signed_text(state)).status().code(), StatusCode::kFailedPrecondition);
+  EXPECT_EQ(parse_checkpoint_record(signed_checkpoint_record(state)).status().code(), StatusCode::kFailedPrecondition);
   for (const nlohmann::json& version : std::initializer_list<nlohmann::json>{"1", 1.0, 1.5, 1e49, nullptr, nlohmann::json::array()}) {
     state["format_version"] = version;
-    EXPECT_EQ(parse_checkpoint_record(signed_text(state)).status().code(), StatusCode::kCorruptData) << version;
+    EXPECT_EQ(parse_checkpoint_record(signed_checkpoint_record(state)).status().code(), StatusCode::kCorruptData) << version;
   }
   state.erase("format_version");
-  EXPECT_EQ(parse_checkpoint_record(signed_text(state)).status().code(), StatusCode::kCorruptData);
+  EXPECT_EQ(parse_checkpoint_record(signed_checkpoint_record(state)).status().code(), StatusCode::kCorruptData);
 }
 
 }  // namespace

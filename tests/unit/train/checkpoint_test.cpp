@@ -16,6 +16,7 @@
 #include "darkroom/tensor/safetensors.h"
 #include "plain_config.h"
 #include "support/crash_everywhere.h"
+#include "support/foreign_checkpoint.h"
 #include "support/forwarding_files.h"
 #include "support/temporary_folder.h"
 
@@ -76,10 +77,8 @@ class CheckpointTest : public testing::Test {
   void rewrite_record(int64_t step, const std::function<void(nlohmann::json&)>& change) {
     const std::string file = path(step) + "/state.json";
     auto state = nlohmann::json::parse(*read_file(files, file));
-    state.erase("state_sha256");
     change(state);
-    state["state_sha256"] = sha256_hex(state.dump(1) + "\n");
-    ASSERT_TRUE(write_file_atomic(files, file, state.dump(1) + "\n").is_ok());
+    ASSERT_TRUE(write_file_atomic(files, file, signed_checkpoint_record(state)).is_ok());
   }
   void flip_bit(const std::string& file, size_t bit) {
     std::string bytes = *read_file(files, file);

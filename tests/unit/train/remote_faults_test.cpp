@@ -229,6 +229,14 @@ TEST_F(FullSpoolTest, after_a_stop_the_newest_is_stored_first) {
   EXPECT_TRUE(s3_.fake.bytes_of("run/metrics-0000000008.jsonl").has_value()) << "its lines are a part of their own";
 }
 
+/// Whatever writes into the folder of checkpoints has this fault.
+std::function<FakeS3::Fault(const FakeS3::Call&)> of_writing_checkpoints(FakeS3::Fault fault) {
+  return [fault](const FakeS3::Call& call) {
+    const bool writes = call.operation == "put" || call.operation == "create_upload" || call.operation == "copy";
+    return writes && call.key.starts_with("run/checkpoints/") ? fault : FakeS3::Fault::kNone;
+  };
+}
+
 /// Where a run says that it kept a checkpoint.
 std::string kept_place(const std::string& message) {
   const size_t begin = message.find("--resume ") + 9;
@@ -316,8 +324,7 @@ TEST_F(RemoteRunTest, a_stop_ends_the_waiting_for_a_store) {
   EXPECT_LT(num_failed.load(), 90);
   // What was trained is not lost.
   const std::string message = ended.message();
-  const size_t begin = message.find("--resume ") + 9;
-  const std::string kept = message.substr(begin, message.find(' ', begin) - begin);
+  const std::string kept = kept_place(message);
   EXPECT_THAT(message, HasSubstr("the checkpoint of step 8 was not stored and is kept here"));
   EXPECT_TRUE(read_checkpoint(local_files(), kept).is_ok()) << message;
   // And the run that goes on from it stores it, though it has no step to do.
@@ -332,24 +339,17 @@ TEST_F(RemoteRunTest, a_stop_ends_the_waiting_for_a_store) {
 }
 
 TEST_F(RemoteRunTest, a_store_that_refuses_a_checkpoint_for_good_leaves_it_here) {
-  s3_.fake.fault = [](const FakeS3::Call& call) {
-    const bool writes = call.operation == "put" || call.operation == "create_upload" || call.operation == "copy";
-    return writes && call.key.starts_with("run/checkpoints/") ? FakeS3::Fault::kForbid : FakeS3::Fault::kNone;
-  };
+  s3_.fake.fault = of_writing_checkpoints(FakeS3::Fault::kForbid);
   const Status ended = train(options());
   const std::string message = ended.message();
   EXPECT_THAT(message, HasSubstr("the checkpoint of step 4 was not stored and is kept here"));
-  const size_t begin = message.find("--resume ") + 9;
-  const std::string kept = message.substr(begin, message.find(' ', begin) - begin);
+  const std::string kept = kept_place(message);
   EXPECT_TRUE(read_checkpoint(local_files(), kept).is_ok()) << message;
   std::filesystem::remove_all(kept);
 }
 
 TEST_F(RemoteRunTest, an_exception_leaves_a_checkpoint_here_that_the_store_did_not_take) {
-  s3_.fake.fault = [](const FakeS3::Call& call) {
-    const bool writes = call.operation == "put" || call.operation == "create_upload" || call.operation == "copy";
-    return writes && call.key.starts_with("run/checkpoints/") ? FakeS3::Fault::kReset : FakeS3::Fault::kNone;
-  };
+  s3_.fake.fault = of_writing_checkpoints(FakeS3::Fault::kReset);
   WatchedRank alone;
   bool was_thrown = false;
   alone.ranks.on_progress = [&] {
@@ -364,8 +364,7 @@ TEST_F(RemoteRunTest, an_exception_leaves_a_checkpoint_here_that_the_store_did_n
   EXPECT_EQ(ended.code(), StatusCode::kResourceExhausted);
   const std::string message = ended.message();
   ASSERT_THAT(message, HasSubstr("the checkpoint of step 4 was not stored and is kept here; --resume "));
-  const size_t begin = message.find("--resume ") + 9;
-  const std::string kept = message.substr(begin, message.find(' ', begin) - begin);
+  const std::string kept = kept_place(message);
   EXPECT_TRUE(read_checkpoint(local_files(), kept).is_ok()) << message;
   std::filesystem::remove_all(kept);
 }

@@ -580,10 +580,10 @@ def no_reply_is_broken_by_a_stop() -> None:
 
 def a_stop_finishes_what_was_begun() -> None:
     with Server(model()) as server, concurrent.futures.ThreadPoolExecutor(4) as clients:
-        asked = [{"num_inference_steps": 200, "seed": seed} for seed in range(4)]
+        asked = [{"num_inference_steps": 120, "seed": seed} for seed in range(4)]
         painting = [clients.submit(server.paint, fields) for fields in asked]
         limit = time.monotonic() + PATIENCE
-        while server.metric("darkroom_serve_open_cost") <= 3 * 64 * 64 * 200:  # Three alone never need more: all were taken.
+        while server.metric("darkroom_serve_open_cost") <= 3 * 64 * 64 * 120:  # Three alone never need more: all were taken.
             require(time.monotonic() < limit and not any(one.done() for one in painting), "the requests did not meet")
         server.process.send_signal(signal.SIGTERM)
         require(server.process.wait(PATIENCE) == 143, "exit code", server.process.returncode)

@@ -61,7 +61,7 @@ TEST(ChildProcess, starts_with_unblocked_signals) {
 TEST(ChildProcess, a_stop_request_ends_it_at_once) {
   std::stop_source source;
   source.request_stop();
-  EXPECT_EQ(run_child({"/bin/sh", "-c", "sleep 600"}, source.get_token()).status().code(), StatusCode::kCancelled);
+  EXPECT_EQ(run_child({"/bin/sh", "-c", "exec sleep 600"}, source.get_token()).status().code(), StatusCode::kCancelled);
 }
 
 class ChildOutputFile : public ::testing::Test {

@@ -68,7 +68,7 @@ TEST_F(RankGroupTest, a_machines_share_of_a_spread_group_meets_where_the_launche
 TEST_F(RankGroupTest, a_killed_rank_starts_all_again) {
   // In the first start rank 1 dies and the others would wait for ever.
   RankGroupOptions options =
-      ranks("if test $TORCHELASTIC_RESTART_COUNT = 0; then test $RANK = 1 && kill -9 $$; sleep 600; fi; echo > again-$RANK");
+      ranks("if test $TORCHELASTIC_RESTART_COUNT = 0; then test $RANK = 1 && kill -9 $$; exec sleep 600; fi; echo > again-$RANK");
   options.patience = std::chrono::milliseconds(10);
   EXPECT_EQ(run_rank_group(options, {}).value(), 0);
   EXPECT_EQ(text("again-0"), "\n");

@@ -321,6 +321,12 @@ def sums_on_a_stream_of_their_own_wait_for_the_pass() -> None:
         waits.append(json.loads(pathlib.Path(counts).read_text())["stream_waits"])  # Of the rank that ended last.
     # The tiny network is one piece of gradients: its sum waits for the pass, and what follows for the sum.
     require(waits[1] - waits[0] == 2 * 2, "streams wait for each other otherwise", waits)
+    # Without one of these waits, of the sum's stream or of what follows it.
+    settings = ("runtime.gradient_groups=2", "batch.micro=2", "schedule.max_steps=3")
+    for stream, told in ((1, "of stream 1 reads what"), (0, "of stream 0 reads what")):
+        done = run_on_device([*bench.command(f"unordered-{stream}", "cuda:0", *settings), "--nproc", "2", "--max-restarts", "0"],
+                             fault=f"unordered_stream:{stream}", shares=True)  # fmt: skip
+        require(done.returncode != 0 and told in done.stderr and "and has not waited for it" in done.stderr, "no wait was missed", stream, done.stderr[-3000:])
 
 
 def a_lost_connection_between_devices_ends_the_ranks() -> None:

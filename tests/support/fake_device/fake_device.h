@@ -19,7 +19,7 @@ struct FakeDeviceCounts {
   int64_t synchronisations = 0;  ///< The host waited for all of the device: a pageable copy, item(), a shape that depends on values, ...
   int64_t event_waits = 0;       ///< The host waited for what was asked up to a recorded event.
   int64_t late_waits = 0;        ///< Those of them for which nothing was copied since: the device had nothing left to do meanwhile.
-  int64_t stream_waits = 0;      ///< One stream was to wait for another's event.
+  int64_t stream_waits = 0;      ///< One stream was to wait for another's event; what misses such a wait throws.
   int64_t kernels = 0;
   int64_t recordings = 0;  ///< Graphs.
   int64_t replays = 0;
@@ -60,7 +60,8 @@ inline constexpr const char* kFakeDeviceLayoutVariable = "DARKROOM_FAKE_DEVICE_L
 /// A mistake: "item", "event" (waits for the one just recorded), "forgotten_to" or "host_read". norm_partials makes it, of a training
 /// step's update; with ":counter_normal" behind it that operation does, of every pass over a micro-batch of latents. For tests of the
 /// tests. "lost_rank:N": after N exchanges the connections between ranks' devices are lost. "lost_device:N": the replay after N others
-/// reads what it must not, and from then on the device refuses everything in this process.
+/// reads what it must not, and from then on the device refuses everything in this process. "unordered_stream:0" or ":1": the default
+/// stream, or each other one, waits for no event.
 inline constexpr const char* kFakeDeviceFaultVariable = "DARKROOM_FAKE_DEVICE_FAULT";
 
 }  // namespace darkroom

@@ -6,12 +6,15 @@
 #include <c10/util/strides.h>
 #include <torch/library.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <cstring>
+#include <set>
 #include <string_view>
 
 #include "cpu_views.h"
 #include "fake_memory.h"
+#include "fake_order.h"
 #include "fake_stream.h"
 
 namespace darkroom::fake {
@@ -97,11 +100,51 @@ void put_back(const c10::Stack& recorded, const c10::Stack& again) {
   }
 }
 
+template <typename Function>
+void for_each_tensor(const c10::IValue& value, const Function& function) {
+  map_tensors(value, [&](const at::Tensor& tensor) {
+    function(tensor);
+    return tensor;
+  });
+}
+
+// A view touches no memory.
+bool makes_views(const c10::FunctionSchema& schema) {
+  return std::any_of(schema.returns().begin(), schema.returns().end(), [](const c10::Argument& result) {
+    return result.alias_info() != nullptr && !result.alias_info()->isWrite();
+  });
+}
+
+void note_inputs(const c10::FunctionSchema& schema, const c10::Stack& inputs) {
+  for (size_t i = 0; i < inputs.size() && !makes_views(schema); ++i) {
+    const c10::AliasInfo* alias = schema.arguments()[i].alias_info();
+    for_each_tensor(inputs[i], [&](const at::Tensor& tensor) {
+      (alias != nullptr && alias->isWrite() ? note_write : note_read)(tensor, schema.name());
+    });
+  }
+}
+
+// Of memory that no input had.
+void note_results(const c10::FunctionSchema& schema, const c10::Stack& inputs, const c10::Stack& results) {
+  std::set<const void*> known;
+  for (const c10::IValue& input : inputs) {
+    for_each_tensor(input, [&](const at::Tensor& tensor) { known.insert(tensor.defined() ? tensor.storage().data() : nullptr); });
+  }
+  for (const c10::IValue& result : results) {
+    for_each_tensor(result, [&](const at::Tensor& tensor) {
+      if (tensor.defined() && !known.contains(tensor.storage().data())) {
+        note_write(tensor, schema.name());
+      }
+    });
+  }
+}
+
 void run_on_cpu(const c10::OperatorHandle& op, c10::Stack* stack) {
   check_alive();
   const std::string& name = op.schema().name();
   const auto begin = stack->end() - static_cast<std::ptrdiff_t>(op.schema().arguments().size());
   const c10::Stack inputs(begin, stack->end());
+  note_inputs(op.schema(), inputs);
   {
     const std::lock_guard lock(device_lock());
     ++counts().kernels;
@@ -123,11 +166,13 @@ void run_on_cpu(const c10::OperatorHandle& op, c10::Stack* stack) {
   for (c10::IValue& result : *stack) {
     result = map_tensors(result, [&](const at::Tensor& tensor) { return views.device(tensor); });
   }
+  note_results(op.schema(), inputs, *stack);
   if (is_recording()) {
     add_to_recording([op, inputs, outputs = *stack] {
       c10::Stack again = inputs;
       run_on_cpu(op, &again);
       put_back(outputs, again);
+      note_results(op.schema(), inputs, outputs);
     });
   }
 }
@@ -153,6 +198,8 @@ bool can_be_late(const at::Tensor& from, const at::Tensor& to, bool non_blocking
 void copy_tensor(const at::Tensor& from, const at::Tensor& to, bool non_blocking) {
   check_alive();
   count_copy(from, to);
+  note_read(from, "copy_");
+  note_write(to, "copy_");
   const bool is_from_device = from.device().type() == kDeviceType, is_to_device = to.device().type() == kDeviceType;
   const bool is_late = can_be_late(from, to, non_blocking);
   if (is_from_device != is_to_device && !is_late) {
@@ -180,6 +227,7 @@ at::Tensor& copy_kernel(at::Tensor& self, const at::Tensor& source, bool non_blo
 }
 
 at::Scalar local_scalar(const at::Tensor& self) {
+  note_read(self, "item");
   synchronize("item");
   return at::_local_scalar_dense(CpuViews().view(self, "item"));
 }
@@ -244,17 +292,25 @@ void register_kernels() {
   name_all_operations(*operations);
 }
 
-void launch(const std::string& name, std::vector<at::Tensor> tensors, std::function<void(std::vector<at::Tensor>&)> run) {
-  const auto kernel = [name, tensors = std::move(tensors), run = std::move(run)] {
+void launch(const std::string& name, const std::vector<at::Tensor>& changed, const std::vector<at::Tensor>& read,
+            std::function<void(std::vector<at::Tensor>&)> run) {
+  const auto kernel = [=, run = std::move(run)] {
     {
       const std::lock_guard lock(device_lock());
       ++counts().kernels;
     }
     CpuViews views;
     std::vector<at::Tensor> cpu;
-    for (const at::Tensor& tensor : tensors) {
+    const auto take = [&](const at::Tensor& tensor, const auto& note) {
       TORCH_CHECK(!tensor.defined() || tensor.device().type() == kDeviceType, "fake device: a host tensor goes to the kernel ", name);
+      note(tensor, name);
       cpu.push_back(views.view(tensor, name));
+    };
+    for (const at::Tensor& tensor : changed) {
+      take(tensor, note_write);
+    }
+    for (const at::Tensor& tensor : read) {
+      take(tensor, note_read);
     }
     run(cpu);
   };

@@ -12,7 +12,9 @@ namespace darkroom::fake {
 /// device, in a process without torch's own CUDA kernels.
 void register_kernels();
 
-/// A kernel of one's own: `run` gets CPU tensors that share the memory of `tensors`. Recorded where a graph is.
-void launch(const std::string& name, std::vector<at::Tensor> tensors, std::function<void(std::vector<at::Tensor>&)> run);
+/// A kernel of one's own: `run` gets CPU tensors that share the memory of what it changes, then of what it reads alone. Recorded where a
+/// graph is.
+void launch(const std::string& name, const std::vector<at::Tensor>& changed, const std::vector<at::Tensor>& read,
+            std::function<void(std::vector<at::Tensor>&)> run);
 
 }  // namespace darkroom::fake

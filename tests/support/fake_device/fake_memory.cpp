@@ -5,6 +5,8 @@
 #include <map>
 #include <set>
 
+#include "fake_order.h"
+
 namespace darkroom::fake {
 namespace {
 
@@ -17,6 +19,7 @@ void* device_pointer(const void* host) {
 // Lives as long as the device tensor's storage.
 struct Adopted {
   c10::Storage cpu;
+  int64_t stream = 0;  // Whose it is.
 };
 
 std::set<Adopted*>& live_memory() {
@@ -34,6 +37,7 @@ void release(void* context) {
   auto* adopted = static_cast<Adopted*>(context);
   counts().live_bytes -= static_cast<int64_t>(adopted->cpu.nbytes());
   live_memory().erase(adopted);
+  note_release(adopted->cpu.data(), adopted->cpu.nbytes(), adopted->stream);
   delete adopted;
 }
 
@@ -96,7 +100,7 @@ c10::DataPtr adopt(const c10::Storage& cpu) {
                    "fake device: no memory is left for bytes: ", cpu.nbytes());
   counts().live_bytes += static_cast<int64_t>(cpu.nbytes());
   counts().peak_bytes = std::max(counts().peak_bytes, counts().live_bytes);
-  auto* adopted = new Adopted{cpu};
+  auto* adopted = new Adopted{cpu, current_stream()};
   live_memory().insert(adopted);
   return {device_pointer(cpu.data()), adopted, &release, kDevice};
 }

@@ -43,33 +43,32 @@ void make_mistake(std::string_view operation, const torch::Tensor& device_tensor
 
 void counter_normal(torch::Tensor& out, uint64_t seed, uint8_t purpose, const torch::Tensor& coordinates_n2) {
   make_mistake("counter_normal", out);
-  fake::launch("counter_normal", {out, coordinates_n2},
+  fake::launch("counter_normal", {out}, {coordinates_n2},
                [=](Views& views) { cpu_operations->counter_normal(views[0], seed, purpose, views[1]); });
 }
 
 torch::Tensor norm_partials(const torch::Tensor& flat) {
   make_mistake("norm_partials", flat);
   const torch::Tensor sums = torch::empty({(flat.numel() + kNormChunk - 1) / kNormChunk}, flat.options().dtype(torch::kFloat64));
-  fake::launch("norm_partials", {flat, sums}, [](Views& views) { views[1].copy_(cpu_operations->norm_partials(views[0])); });
+  fake::launch("norm_partials", {sums}, {flat}, [](Views& views) { views[0].copy_(cpu_operations->norm_partials(views[1])); });
   return sums;
 }
 
 torch::Tensor add_norm_partials(const torch::Tensor& partials) {
   const torch::Tensor sum = torch::empty({1}, partials.options());
-  fake::launch("add_norm_partials", {partials, sum}, [](Views& views) { views[1].copy_(cpu_operations->add_norm_partials(views[0])); });
+  fake::launch("add_norm_partials", {sum}, {partials}, [](Views& views) { views[0].copy_(cpu_operations->add_norm_partials(views[1])); });
   return sum;
 }
 
 void clip_scale(const torch::Tensor& squared_norm, const torch::Tensor& losses, const torch::Tensor& scalars) {
-  fake::launch("clip_scale", {squared_norm, losses, scalars},
-               [](Views& views) { cpu_operations->clip_scale(views[0], views[1], views[2]); });
+  fake::launch("clip_scale", {scalars}, {squared_norm, losses},
+               [](Views& views) { cpu_operations->clip_scale(views[1], views[2], views[0]); });
 }
 
 void adamw_update(const AdamWArrays& arrays, const torch::Tensor& scalars) {
-  fake::launch("adamw_update",
-               {arrays.weights, arrays.gradients, arrays.first_moment, arrays.second_moment, arrays.ema, arrays.compute, scalars},
-               [](Views& views) {
-                 cpu_operations->adamw_update({views[0], views[1], views[2], views[3], views[4], views[5]}, views[6]);
+  fake::launch("adamw_update", {arrays.weights, arrays.first_moment, arrays.second_moment, arrays.ema, arrays.compute},
+               {arrays.gradients, scalars}, [](Views& views) {
+                 cpu_operations->adamw_update({views[0], views[5], views[1], views[2], views[3], views[4]}, views[6]);
                });
 }
 
@@ -159,7 +158,7 @@ void reset_peak(int /*gpu*/) {
 constexpr CudaPlugin kPlugin = {
     .version = kCudaPluginVersion,
     .list_gpus = list_fake_gpus,
-    .synchronize = [](int /*gpu*/) { fake::synchronize("synchronize"); },
+    .synchronize = [](int /*gpu*/) { fake::synchronize("synchronize", fake::whole_clock()); },
     .peak_memory_bytes = peak_bytes,
     .reset_peak_memory = reset_peak,
     .make_graph_recorder = [](int /*gpu*/) -> std::unique_ptr<GraphRecorder> { return std::make_unique<FakeGraphRecorder>(); },

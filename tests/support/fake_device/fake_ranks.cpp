@@ -9,6 +9,7 @@
 #include "fake_device.h"
 #include "fake_fault.h"
 #include "fake_memory.h"
+#include "fake_order.h"
 #include "support/free_loopback_port.h"
 
 namespace darkroom::fake {
@@ -21,19 +22,21 @@ class FakeRanks final : public GpuRanks {
   Status exchange(const std::vector<Transfer>& sends, const std::vector<Transfer>& receives) override {
     ++num_exchanges_;
     CpuViews views;
-    const auto on_cpu = [&](const std::vector<Transfer>& transfers) {
+    const auto on_cpu = [&](const std::vector<Transfer>& transfers, const auto& note) {
       const std::lock_guard lock(device_lock());
       std::vector<Transfer> seen;
       for (const auto& [peer, tensor] : transfers) {
+        note(tensor, "exchange");
         seen.push_back({peer, views.view(tensor, "exchange")});
       }
       return seen;
     };
-    return ranks_->exchange(on_cpu(sends), on_cpu(receives));
+    return ranks_->exchange(on_cpu(sends, note_read), on_cpu(receives, note_write));
   }
 
   Status all_reduce(const at::Tensor& tensor) override {
     CpuViews views;
+    note_write(tensor, "all_reduce");
     return ranks_->all_reduce(views.view(tensor, "all_reduce"));
   }
 

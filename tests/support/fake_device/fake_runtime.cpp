@@ -4,13 +4,17 @@
 #include <ATen/detail/CUDAHooksInterface.h>
 #include <c10/core/impl/DeviceGuardImplInterface.h>
 
+#include <algorithm>
+
+#include "fake_fault.h"
 #include "fake_memory.h"
+#include "fake_order.h"
 #include "fake_stream.h"
 
 namespace darkroom::fake {
 namespace {
 
-// One device with one stream. An event is a place in it.
+// One device. An event is a place in a stream.
 class Guard final : public c10::impl::DeviceGuardImplInterface {
  public:
   c10::DeviceType type() const override { return kDeviceType; }
@@ -18,35 +22,41 @@ class Guard final : public c10::impl::DeviceGuardImplInterface {
   c10::Device getDevice() const override { return kDevice; }
   void setDevice(c10::Device) const override {}
   void uncheckedSetDevice(c10::Device) const noexcept override {}
-  c10::Stream getStream(c10::Device) const override { return the_stream(); }
-  c10::Stream getDefaultStream(c10::Device) const override { return the_stream(); }
-  c10::Stream getNewStream(c10::Device, int) const override { return the_stream(); }
-  c10::Stream exchangeStream(c10::Stream) const override { return the_stream(); }
+  c10::Stream getStream(c10::Device) const override { return numbered(current_stream()); }
+  c10::Stream getDefaultStream(c10::Device) const override { return numbered(0); }
+  c10::Stream getNewStream(c10::Device, int) const override { return numbered(new_stream()); }
+  c10::Stream exchangeStream(c10::Stream stream) const override { return numbered(exchange_stream(stream.id())); }
   c10::DeviceIndex deviceCount() const noexcept override { return 1; }
 
-  void record(void** event, const c10::Stream&, c10::DeviceIndex, c10::EventFlag) const override {
+  void record(void** event, const c10::Stream& stream, c10::DeviceIndex, c10::EventFlag) const override {
     if (*event == nullptr) {
-      *event = new int64_t(0);
+      *event = new Place;
     }
-    *static_cast<int64_t*>(*event) = present_position();
+    place_of(*event) = present_place(stream.id());
   }
-  void destroyEvent(void* event, c10::DeviceIndex) const noexcept override { delete static_cast<int64_t*>(event); }
-  void block(void*, const c10::Stream&) const override {
+  void destroyEvent(void* event, c10::DeviceIndex) const noexcept override { delete static_cast<Place*>(event); }
+  void block(void* event, const c10::Stream& stream) const override {
     const std::lock_guard lock(device_lock());
     ++counts().stream_waits;
-  }
-  bool queryEvent(void* event) const override { return event == nullptr || has_reached(*static_cast<int64_t*>(event)); }
-  void synchronizeEvent(void* event) const override {
-    if (event != nullptr) {
-      wait_for(*static_cast<int64_t*>(event));
+    if (event != nullptr && number_of_fault("unordered_stream") != std::min<int64_t>(stream.id(), 1)) {
+      stream_waits(stream.id(), place_of(event).clock);
     }
   }
-  bool queryStream(const c10::Stream&) const override { return has_reached(present_position()); }
-  void synchronizeStream(const c10::Stream&) const override { synchronize("stream"); }
-  void synchronizeDevice(c10::DeviceIndex) const override { synchronize("device"); }
+  bool queryEvent(void* event) const override { return event == nullptr || has_reached(place_of(event).clock); }
+  void synchronizeEvent(void* event) const override {
+    if (event != nullptr) {
+      wait_for(place_of(event));
+    }
+  }
+  bool queryStream(const c10::Stream& stream) const override { return has_reached(present_place(stream.id()).clock); }
+  void synchronizeStream(const c10::Stream& stream) const override { synchronize("stream", present_place(stream.id()).clock); }
+  void synchronizeDevice(c10::DeviceIndex) const override { synchronize("device", whole_clock()); }
 
  private:
-  static c10::Stream the_stream() { return c10::Stream(c10::Stream::DEFAULT, kDevice); }
+  static Place& place_of(void* event) { return *static_cast<Place*>(event); }
+  static c10::Stream numbered(int64_t stream) {
+    return stream == 0 ? c10::Stream(c10::Stream::DEFAULT, kDevice) : c10::Stream(c10::Stream::UNSAFE, kDevice, stream);
+  }
 };
 
 }  // namespace

@@ -2,9 +2,10 @@
 
 #include <ATen/core/LegacyTypeDispatch.h>
 
+#include <algorithm>
 #include <cstring>
-#include <deque>
 #include <map>
+#include <utility>
 
 #include "fake_fault.h"
 #include "fake_memory.h"
@@ -13,21 +14,21 @@ namespace darkroom::fake {
 namespace {
 
 struct LateCopy {
-  int64_t position = 0;
+  int64_t stream = 0, number = 0;  // As an access of the stream.
   at::Tensor host, value;  // Both on the CPU; the value as it was when the copy was asked for.
   bool is_out = false;
 };
 
-struct Stream {
-  std::deque<LateCopy> late;
-  int64_t position = 0;  // Of the last copy.
+struct Work {
+  std::vector<LateCopy> late;
+  std::map<int64_t, int64_t> last_copy;  // Of each stream: its number.
   Recording* recording = nullptr;
   std::map<std::string, int64_t> waits;
   bool is_lost = false;
 };
 
-Stream& stream() {
-  static auto* instance = new Stream;
+Work& work() {
+  static auto* instance = new Work;
   return *instance;
 }
 
@@ -51,20 +52,29 @@ void land(const LateCopy& copy) {
   }
 }
 
-void land_until(int64_t position) {
-  std::deque<LateCopy>& late = stream().late;
-  while (!late.empty() && late.front().position <= position) {
-    const LateCopy copy = std::move(late.front());
-    late.pop_front();
-    land(copy);
+bool comes_before(const LateCopy& copy, const Clock& clock) { return copy.number <= number_of(clock, copy.stream); }
+
+void land_until(const Clock& clock) {
+  for (const LateCopy& copy : std::exchange(work().late, {})) {
+    if (comes_before(copy, clock)) {
+      land(copy);
+    } else {
+      work().late.push_back(copy);
+    }
   }
+}
+
+void copy_later(const at::Tensor& host, const at::Tensor& value, bool is_out) {
+  const int64_t stream = current_stream(), number = next_access();
+  work().late.push_back({stream, number, host, value, is_out});
+  work().last_copy[stream] = number;
 }
 
 }  // namespace
 
 void copy_out_later(const at::Tensor& host, const at::Tensor& value) {
   const std::lock_guard lock(device_lock());
-  stream().late.push_back({++stream().position, host, value, true});
+  copy_later(host, value, true);
   if (host.is_contiguous()) {
     std::memset(host.data_ptr(), 0xFF, host.nbytes());
   }
@@ -72,44 +82,43 @@ void copy_out_later(const at::Tensor& host, const at::Tensor& value) {
 
 void copy_in_later(const at::Tensor& host, const at::Tensor& value) {
   const std::lock_guard lock(device_lock());
-  stream().late.push_back({++stream().position, host, value, false});
+  copy_later(host, value, false);
 }
 
 void check_alive() {
   const std::lock_guard lock(device_lock());
-  TORCH_CHECK(!stream().is_lost, "fake device: an illegal memory access was encountered");
+  TORCH_CHECK(!work().is_lost, "fake device: an illegal memory access was encountered");
 }
 
-void synchronize(const std::string& who) {
+void synchronize(const std::string& who) { synchronize(who, present_place(current_stream()).clock); }
+
+void synchronize(const std::string& who, const Clock& clock) {
   const std::lock_guard lock(device_lock());
   check_alive();
-  TORCH_CHECK(stream().recording == nullptr, "fake device: the host waits for the device while a graph is recorded: ", who);
+  TORCH_CHECK(work().recording == nullptr, "fake device: the host waits for the device while a graph is recorded: ", who);
   ++counts().synchronisations;
-  ++stream().waits[who];
-  land_until(stream().position);
+  ++work().waits[who];
+  land_until(clock);
+  host_waits(clock);
 }
 
 const std::vector<std::pair<std::string, int64_t>> waits_by_name() {
   const std::lock_guard lock(device_lock());
-  return {stream().waits.begin(), stream().waits.end()};
+  return {work().waits.begin(), work().waits.end()};
 }
 
-int64_t present_position() {
+bool has_reached(const Clock& clock) {
   const std::lock_guard lock(device_lock());
-  return stream().position;
+  return std::none_of(work().late.begin(), work().late.end(), [&](const LateCopy& copy) { return comes_before(copy, clock); });
 }
 
-bool has_reached(int64_t position) {
+void wait_for(const Place& place) {
   const std::lock_guard lock(device_lock());
-  return stream().late.empty() || stream().late.front().position > position;
-}
-
-void wait_for(int64_t position) {
-  const std::lock_guard lock(device_lock());
-  TORCH_CHECK(stream().recording == nullptr, "fake device: the host waits for an event while a graph is recorded");
+  TORCH_CHECK(work().recording == nullptr, "fake device: the host waits for an event while a graph is recorded");
   ++counts().event_waits;
-  counts().late_waits += position == stream().position ? 1 : 0;
-  land_until(position);
+  counts().late_waits += work().last_copy[place.stream] <= number_of(place.clock, place.stream) ? 1 : 0;
+  land_until(place.clock);
+  host_waits(place.clock);
 }
 
 // What is recorded shall not be done, but sizes and branches want results: it is done, and undone.
@@ -118,12 +127,12 @@ Recording record(const std::function<void()>& function) {
   Recording recording;
   {
     const std::lock_guard lock(device_lock());
-    stream().recording = &recording;
+    work().recording = &recording;
     ++counts().recordings;
   }
   const auto end = [] {
     const std::lock_guard lock(device_lock());
-    stream().recording = nullptr;
+    work().recording = nullptr;
   };
   try {
     function();
@@ -139,14 +148,14 @@ Recording record(const std::function<void()>& function) {
 
 void add_to_recording(const std::function<void()>& kernel) {
   const std::lock_guard lock(device_lock());
-  if (stream().recording != nullptr) {
-    stream().recording->push_back(kernel);
+  if (work().recording != nullptr) {
+    work().recording->push_back(kernel);
   }
 }
 
 bool is_recording() {
   const std::lock_guard lock(device_lock());
-  return stream().recording != nullptr;
+  return work().recording != nullptr;
 }
 
 void replay(const Recording& recording) {
@@ -154,7 +163,7 @@ void replay(const Recording& recording) {
   {
     const std::lock_guard lock(device_lock());
     ++counts().replays;
-    stream().is_lost = stream().is_lost || (replays_before_loss() >= 0 && counts().replays > replays_before_loss());
+    work().is_lost = work().is_lost || (replays_before_loss() >= 0 && counts().replays > replays_before_loss());
   }
   check_alive();
   for (const auto& kernel : recording) {

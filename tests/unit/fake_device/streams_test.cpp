@@ -1,0 +1,236 @@
+#include <c10/core/StreamGuard.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "darkroom/tensor/device.h"
+#include "darkroom/tensor/device_event.h"
+#include "darkroom/tensor/device_runtime.h"
+#include "small_trainer.h"
+#include "support/fake_device/fake_device.h"
+#include "support/rank_threads.h"
+
+// Work on several streams of the fake device: what is not ordered is found, whenever it really ran; and a training step that sums on a
+// stream of its own is ordered.
+
+namespace darkroom {
+namespace {
+
+using testing::HasSubstr;
+
+class Streams : public testing::Test {
+ protected:
+  static void SetUpTestSuite() {
+    ASSERT_TRUE(list_gpus().is_ok()) << list_gpus().status().to_string();
+    ASSERT_NE(fake_device_counts(), nullptr) << "another plugin was loaded than the fake device";
+  }
+  void SetUp() override { at::set_num_threads(1); }
+
+  template <typename Function>
+  void beside(const Function& function) const {
+    const c10::StreamGuard guard(stream_);
+    function();
+  }
+  // The other stream goes on behind what the default one was asked for, or the other way round.
+  void other_waits() const {
+    DeviceEvent event(device_);
+    event.record();
+    event.block(stream_);
+  }
+  void default_waits() const {
+    DeviceEvent event(device_);
+    event.record(stream_);
+    event.block();
+  }
+  // What the device finds wrong with it; empty: nothing.
+  template <typename Function>
+  static std::string complaint_about(const Function& function) {
+    try {
+      function();
+    } catch (const c10::Error& error) {
+      return error.what_without_backtrace();
+    }
+    return {};
+  }
+
+  const torch::Device device_{"cuda:0"};
+  const torch::TensorOptions there_ = torch::device(device_);
+  const c10::Stream stream_ = new_stream(device_);
+};
+
+TEST_F(Streams, accesses_that_no_event_orders_are_found) {
+  const torch::Tensor x = torch::zeros({4}, there_);
+  EXPECT_THAT(complaint_about([&] { beside([&] { (void)(x + 1); }); }), HasSubstr("aten::add"));
+  other_waits();
+  beside([&] { (void)(x + 1); });
+  EXPECT_THAT(complaint_about([&] { x.add_(1); }), HasSubstr("reads, and has not waited for it")) << "a write behind a read";
+  default_waits();
+  x.add_(1);
+  EXPECT_THAT(complaint_about([&] { beside([&] { x.add_(1); }); }), HasSubstr("changes, and has not waited for it"));
+  EXPECT_THAT(complaint_about([&] { beside([&] { x.copy_(torch::ones({4}), true); }); }), HasSubstr("copy_"));
+}
+
+TEST_F(Streams, what_only_reads_or_touches_other_bytes_needs_no_order) {
+  const torch::Tensor x = torch::zeros({4}, there_);
+  other_waits();
+  beside([&] { x.narrow(0, 0, 2).add_(1); });
+  x.narrow(0, 2, 2).add_(1);
+  EXPECT_THAT(complaint_about([&] { x.narrow(0, 1, 2).add_(1); }), HasSubstr("has not waited"));
+  default_waits();
+  other_waits();
+  (void)(x + 1);
+  beside([&] { (void)(x + 1); });
+  synchronize(device_);
+}
+
+TEST_F(Streams, an_event_orders_what_came_before_it_alone_and_what_that_had_waited_for) {
+  const torch::Tensor x = torch::zeros({4}, there_), y = torch::zeros({4}, there_);
+  DeviceEvent event(device_);
+  event.record();
+  x.add_(1);
+  event.block(stream_);
+  beside([&] { y.add_(1); });
+  EXPECT_THAT(complaint_about([&] { beside([&] { x.add_(1); }); }), HasSubstr("has not waited"));
+
+  const c10::Stream third = new_stream(device_);
+  DeviceEvent of_second(device_);
+  of_second.record(stream_);
+  of_second.block(third);
+  {
+    const c10::StreamGuard guard(third);
+    y.add_(1);
+  }
+  synchronize(device_);
+}
+
+TEST_F(Streams, what_the_host_waited_for_is_done_for_all) {
+  const torch::Tensor x = torch::ones({4}, there_);
+  EXPECT_EQ(x.sum().item<float>(), 4);
+  beside([&] { x.add_(1); });
+  EXPECT_THAT(complaint_about([&] { x.add_(1); }), HasSubstr("has not waited")) << "the host waited for the default stream";
+  DeviceEvent event(device_);
+  event.record(stream_);
+  event.synchronize();
+  x.add_(1);
+}
+
+TEST_F(Streams, memory_that_another_stream_still_uses_is_not_given_back) {
+  torch::Tensor x = torch::ones({4}, there_);
+  other_waits();
+  const torch::Tensor kept = [&] {
+    const c10::StreamGuard guard(stream_);
+    return x + 1;
+  }();
+  x.reset();
+  EXPECT_THAT(complaint_about([&] { torch::ones({1}, there_).add_(1); }), HasSubstr("the return of memory"));
+
+  torch::Tensor y = torch::ones({4}, there_);
+  other_waits();
+  beside([&] { kept.add_(y); });
+  default_waits();
+  y.reset();
+  torch::ones({1}, there_).add_(1);
+}
+
+TEST_F(Streams, a_wait_for_one_stream_ends_no_copy_of_another) {
+  const torch::Tensor x = torch::ones({2}, there_), host = torch::zeros({2}, torch::TensorOptions().pinned_memory(true));
+  other_waits();
+  beside([&] { host.copy_(x, true); });
+  DeviceEvent of_default(device_), of_other(device_);
+  of_default.record();
+  of_other.record(stream_);
+  EXPECT_TRUE(of_default.is_reached());
+  EXPECT_FALSE(of_other.is_reached());
+  of_default.synchronize();
+  EXPECT_TRUE(host.isnan().all().item<bool>());
+  of_other.synchronize();
+  EXPECT_TRUE(torch::equal(host, torch::ones({2})));
+}
+
+// Seven chunks of parameters, so that ranks' slices differ and gradients are sent in several pieces.
+struct ChunkNetImpl : torch::nn::Module {
+  ChunkNetImpl() {
+    register_module("first", first);
+    register_module("second", second);
+    register_module("third", third);
+  }
+  torch::Tensor forward(const torch::Tensor& x) { return third(torch::silu(second(torch::silu(first(x))))); }
+  torch::nn::Linear first{16, 64};
+  torch::nn::Linear second{64, 64};
+  torch::nn::Linear third{64, 24};
+};
+
+// What the ranks' slices of the weights are after some steps, one after the other.
+torch::Tensor weights_of_ranks(int64_t num_ranks, const torch::Device& device, const TrainStepOptions& options) {
+  std::vector<ChunkNetImpl> networks;
+  for (int64_t rank = 0; rank < num_ranks; ++rank) {
+    torch::manual_seed(5);
+    networks.emplace_back();
+  }
+  std::vector<torch::Tensor> slices(static_cast<size_t>(num_ranks));
+  const auto train = [&](Communicator& ranks) {
+    ChunkNetImpl& network = networks[static_cast<size_t>(ranks.rank())];
+    FlatParametersOptions flat_options = like_gpu(device, torch::kFloat32);
+    flat_options.rank = ranks.rank();
+    flat_options.num_ranks = ranks.size();
+    FlatParameters flat(network, flat_options);
+    const FlatRange slice = slice_of_rank(flat.size(), ranks.rank(), ranks.size());
+    AdamW adamw(flat, {}, slice);
+    TrainStep step(flat, adamw, nullptr, options, ranks);
+    for (int64_t i = 0; i < 5; ++i) {
+      const auto report = step.run(i, 8, [&](int64_t first, int64_t count) {
+        const torch::Tensor numbers = torch::arange(first, first + count, torch::kFloat32).view({-1, 1}) + 0.1 * static_cast<double>(i);
+        return network.forward((numbers * torch::linspace(0.3, 1.7, 16)).sin().to(device)).square().mean(1);
+      });
+      ASSERT_TRUE(report.is_ok()) << report.status().to_string();
+    }
+    slices[static_cast<size_t>(ranks.rank())] = flat.values_of(slice).cpu();
+  };
+  if (num_ranks == 1) {
+    train(lone_rank());
+    return slices[0];
+  }
+  setenv("TORCH_FR_BUFFER_SIZE", "0", 1);  // As in run_rank_threads.
+  const int64_t port = free_loopback_port();
+  std::vector<std::thread> threads;
+  for (int64_t rank = 0; rank < num_ranks; ++rank) {
+    threads.emplace_back([=, &train] {
+      at::set_num_threads(1);
+      auto joined = join_gloo(loopback_rank(rank, num_ranks, port));
+      ASSERT_TRUE(joined.is_ok()) << joined.status().to_string();
+      const auto ranks = join_gpus(std::move(*joined), {.is_loopback = true, .on_lost = {}});
+      ASSERT_TRUE(ranks.is_ok()) << ranks.status().to_string();
+      train(**ranks);
+      EXPECT_TRUE((*ranks)->finish().is_ok());
+    });
+  }
+  for (std::thread& thread : threads) {
+    thread.join();
+  }
+  return torch::cat(slices);
+}
+
+TEST_F(Streams, gradients_that_are_sent_in_pieces_beside_the_pass_are_ordered) {
+  TrainStepOptions options{.micro_batch = 1, .gradient_groups = 4, .schedule = {.peak = 1e-2}};
+  for (const torch::ScalarType wire : {torch::kFloat32, torch::kBFloat16}) {
+    options.gradient_wire = wire;
+    options.overlaps = false;
+    const torch::Tensor want = weights_of_ranks(1, device_, options);
+    options.overlaps = true;
+    options.bucket_elements = 1;  // A piece for each parameter.
+    for (const int64_t num_ranks : {2, 3}) {
+      const int64_t waits = fake_device_counts()->stream_waits;
+      EXPECT_TRUE(torch::equal(weights_of_ranks(num_ranks, device_, options), want)) << wire << " " << num_ranks;
+      // In each step but the first, of each rank: the sum of each piece for the pass, and what follows for the sums.
+      EXPECT_EQ(fake_device_counts()->stream_waits - waits, num_ranks * (4 * 6 + 4));
+    }
+  }
+}
+
+}  // namespace
+}  // namespace darkroom

@@ -110,9 +110,8 @@ void for_each_tensor(const c10::IValue& value, const Function& function) {
 
 // A view touches no memory.
 bool makes_views(const c10::FunctionSchema& schema) {
-  return std::any_of(schema.returns().begin(), schema.returns().end(), [](const c10::Argument& result) {
-    return result.alias_info() != nullptr && !result.alias_info()->isWrite();
-  });
+  return std::any_of(schema.returns().begin(), schema.returns().end(),
+                     [](const c10::Argument& result) { return result.alias_info() != nullptr && !result.alias_info()->isWrite(); });
 }
 
 void note_inputs(const c10::FunctionSchema& schema, const c10::Stack& inputs) {

@@ -1,11 +1,10 @@
 #include "fake_memory.h"
 
 #include <algorithm>
-#include <cstring>
 #include <map>
-#include <set>
 
 #include "fake_order.h"
+#include "fake_stream.h"
 
 namespace darkroom::fake {
 namespace {
@@ -22,13 +21,8 @@ struct Adopted {
   int64_t stream = 0;  // Whose it is.
 };
 
-std::set<Adopted*>& live_memory() {
-  static auto* live = new std::set<Adopted*>;  // Never destroyed: tensors may outlive this library's statics.
-  return *live;
-}
-
 std::map<uintptr_t, size_t>& pinned_ranges() {
-  static auto* ranges = new std::map<uintptr_t, size_t>;
+  static auto* ranges = new std::map<uintptr_t, size_t>;  // Never destroyed: tensors may outlive this library's statics.
   return *ranges;
 }
 
@@ -36,7 +30,6 @@ void release(void* context) {
   const std::lock_guard lock(device_lock());
   auto* adopted = static_cast<Adopted*>(context);
   counts().live_bytes -= static_cast<int64_t>(adopted->cpu.nbytes());
-  live_memory().erase(adopted);
   note_release(adopted->cpu.data(), adopted->cpu.nbytes(), adopted->stream);
   delete adopted;
 }
@@ -100,8 +93,9 @@ c10::DataPtr adopt(const c10::Storage& cpu) {
                    "fake device: no memory is left for bytes: ", cpu.nbytes());
   counts().live_bytes += static_cast<int64_t>(cpu.nbytes());
   counts().peak_bytes = std::max(counts().peak_bytes, counts().live_bytes);
+  note_allocation();
+  add_to_recording(cpu);
   auto* adopted = new Adopted{cpu, current_stream()};
-  live_memory().insert(adopted);
   return {device_pointer(cpu.data()), adopted, &release, kDevice};
 }
 
@@ -120,19 +114,6 @@ bool is_pinned(const void* pointer) {
   const auto place = reinterpret_cast<uintptr_t>(pointer);
   const auto after = pinned_ranges().upper_bound(place);
   return after != pinned_ranges().begin() && place < std::prev(after)->first + std::prev(after)->second;
-}
-
-MemorySnapshot::MemorySnapshot() {
-  const std::lock_guard lock(device_lock());
-  for (const Adopted* adopted : live_memory()) {
-    saved_.emplace_back(adopted->cpu, std::string(static_cast<const char*>(adopted->cpu.data()), adopted->cpu.nbytes()));
-  }
-}
-
-void MemorySnapshot::restore() const {
-  for (const auto& [cpu, bytes] : saved_) {
-    std::memcpy(cpu.mutable_data(), bytes.data(), bytes.size());
-  }
 }
 
 }  // namespace darkroom::fake

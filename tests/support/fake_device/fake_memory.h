@@ -3,9 +3,6 @@
 #include <ATen/ATen.h>
 
 #include <mutex>
-#include <string>
-#include <utility>
-#include <vector>
 
 #include "fake_device.h"
 
@@ -32,16 +29,5 @@ c10::Allocator& device_allocator();
 /// Page-locked memory is ordinary memory whose ranges are known.
 c10::Allocator& pinned_allocator();
 bool is_pinned(const void* pointer);
-
-/// All of the device's memory as it was, for a recording, which runs kernels though it shall not.
-class MemorySnapshot {
- public:
-  MemorySnapshot();
-  /// Puts back what lived then.
-  void restore() const;
-
- private:
-  std::vector<std::pair<c10::Storage, std::string>> saved_;
-};
 
 }  // namespace darkroom::fake

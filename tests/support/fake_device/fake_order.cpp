@@ -25,14 +25,14 @@ struct LastTime {
 };
 
 struct Stream {
-  Clock known;                          // What it comes behind; of itself: its own accesses.
-  std::map<Access, LastTime> accesses;  // That another stream may not come behind yet.
+  Clock known;                             // What it comes behind; of itself: its own accesses.
+  std::map<Access, LastTime> accesses;     // That another stream may not come behind yet.
+  std::map<int64_t, LastTime> given_back;  // Other streams' last accesses to memory that was given back to it.
 };
 
 struct Order {
   std::vector<Stream> streams = std::vector<Stream>(1);
   Clock host;
-  std::string early_release;  // What was found where nothing may be thrown.
 };
 
 Order& order() {
@@ -73,28 +73,34 @@ Access access_to(const at::Tensor& tensor, bool is_write) {
   return {first, first + (last + 1) * tensor.element_size(), is_write};
 }
 
-// What to say if there is another stream's access that `stream` does not come behind; else nothing.
-std::string told_of_unordered(const Access& access, int64_t stream, const std::string& who) {
+template <typename Function>
+void for_each_unordered(const Access& access, int64_t stream, const Function& function) {
   for (int64_t other = 0; other < static_cast<int64_t>(order().streams.size()); ++other) {
     for (const auto& [theirs, last] : at(other).accesses) {
       if (other != stream && last.number > number_of(at(stream).known, other) && access.meets(theirs)) {
-        return "fake device: " + who + " of stream " + std::to_string(stream) + (access.is_write ? " changes" : " reads") + " what " +
-               last.who + " of stream " + std::to_string(other) + (theirs.is_write ? " changes" : " reads") + ", and has not waited for it";
+        function(other, theirs, last);
       }
     }
   }
-  return {};
 }
 
 void note(const at::Tensor& tensor, bool is_write, const std::string& who) {
-  if (!tensor.defined() || tensor.device().type() != kDeviceType || tensor.numel() == 0 || is_recording()) {
+  if (!tensor.defined() || tensor.device().type() != kDeviceType || tensor.numel() == 0) {
+    return;
+  }
+  if (is_recording()) {
+    if (is_write) {
+      keep_until_recorded(tensor);
+    }
     return;
   }
   const std::lock_guard lock(device_lock());
   const int64_t stream = current_stream(), number = next_access();
   const Access access = access_to(tensor, is_write);
-  const std::string unordered = told_of_unordered(access, stream, who);
-  TORCH_CHECK(unordered.empty(), unordered);
+  for_each_unordered(access, stream, [&](int64_t other, const Access& theirs, const LastTime& last) {
+    TORCH_CHECK(false, "fake device: ", who, " of stream ", stream, is_write ? " changes" : " reads", " what ", last.who, " of stream ",
+                other, theirs.is_write ? " changes" : " reads", ", and has not waited for it");
+  });
   at(stream).accesses[access] = {number, who};
 }
 
@@ -142,8 +148,6 @@ void host_waits(const Clock& clock) {
 
 int64_t next_access() {
   const std::lock_guard lock(device_lock());
-  const std::string early_release = std::exchange(order().early_release, {});
-  TORCH_CHECK(early_release.empty(), early_release);
   const int64_t stream = current_stream();
   Clock& known = at(stream).known;
   join(known, order().host);
@@ -158,13 +162,23 @@ void note_write(const at::Tensor& tensor, const std::string& who) { note(tensor,
 void note_release(const void* memory, size_t num_bytes, int64_t stream) {
   const std::lock_guard lock(device_lock());
   const auto first = reinterpret_cast<uintptr_t>(memory);
-  const Access whole{first, first + num_bytes, true};
   join(at(stream).known, order().host);
-  if (std::string unordered = told_of_unordered(whole, stream, "the return of memory"); !unordered.empty()) {
-    order().early_release = std::move(unordered);
-  }
+  for_each_unordered({first, first + num_bytes, true}, stream, [&](int64_t other, const Access& /*theirs*/, const LastTime& last) {
+    LastTime& pending = at(stream).given_back[other];
+    pending = last.number > pending.number ? last : pending;
+  });
   for (Stream& each : order().streams) {
     each.accesses.erase(each.accesses.lower_bound({first, 0, false}), each.accesses.lower_bound({first + num_bytes, 0, false}));
+  }
+}
+
+void note_allocation() {
+  const std::lock_guard lock(device_lock());
+  const int64_t stream = current_stream();
+  join(at(stream).known, order().host);
+  for (const auto& [other, last] : std::exchange(at(stream).given_back, {})) {
+    TORCH_CHECK(last.number <= number_of(at(stream).known, other), "fake device: stream ", stream,
+                " takes memory that was given back while ", last.who, " of stream ", other, " may not be done with it");
   }
 }
 

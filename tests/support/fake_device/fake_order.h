@@ -41,8 +41,9 @@ int64_t next_access();
 void note_read(const at::Tensor& tensor, const std::string& who);
 void note_write(const at::Tensor& tensor, const std::string& who);
 
-/// Memory that was allocated while `stream` was the current one, to which it then belongs: it goes back at once, for what that stream asks
-/// for next. Where another stream is not done with it the next access of anybody throws.
+/// Memory that was allocated while `stream` was the current one is that stream's: given back, it is there for what it asks for next. Where
+/// it has not waited by then for another stream that uses the memory, note_allocation(), for the current stream, throws c10::Error.
 void note_release(const void* memory, size_t num_bytes, int64_t stream);
+void note_allocation();
 
 }  // namespace darkroom::fake

@@ -112,13 +112,29 @@ const OperationTable* fake_operations(const OperationTable& references) {
 
 class FakeGraphRecorder final : public GraphRecorder {
  public:
-  void run(const std::function<void()>& run) override { run(); }
-  void record(const std::function<void()>& run) override { recording_ = fake::record(run); }
-  void replay() override { fake::replay(recording_); }
-  std::unique_ptr<GraphRecorder> beside() const override { return std::make_unique<FakeGraphRecorder>(); }
+  // What was recorded in one memory.
+  using Pool = std::vector<std::weak_ptr<const fake::Recording>>;
+
+  explicit FakeGraphRecorder(std::shared_ptr<Pool> pool) : pool_(std::move(pool)) {}
+
+  void run(const std::function<void()>& run) override { fake::run_on_recording_stream(run); }
+  void record(const std::function<void()>& run) override {
+    recording_ = std::make_shared<const fake::Recording>(fake::record(run));
+    pool_->push_back(recording_);
+  }
+  void replay() override {
+    for (const auto& each : *pool_) {
+      if (const auto other = each.lock(); other != nullptr && other != recording_) {
+        fake::spoil(*other);
+      }
+    }
+    fake::replay(*recording_);
+  }
+  std::unique_ptr<GraphRecorder> beside() const override { return std::make_unique<FakeGraphRecorder>(pool_); }
 
  private:
-  fake::Recording recording_;
+  std::shared_ptr<Pool> pool_;
+  std::shared_ptr<const fake::Recording> recording_;
 };
 
 // The fake device's clock: a microsecond for each kernel and each copy, whenever they run, so that times are the same in every run.
@@ -155,17 +171,18 @@ void reset_peak(int /*gpu*/) {
   fake::counts().peak_bytes = fake::counts().live_bytes;
 }
 
-constexpr CudaPlugin kPlugin = {
-    .version = kCudaPluginVersion,
-    .list_gpus = list_fake_gpus,
-    .synchronize = [](int /*gpu*/) { fake::synchronize("synchronize", fake::whole_clock()); },
-    .peak_memory_bytes = peak_bytes,
-    .reset_peak_memory = reset_peak,
-    .make_graph_recorder = [](int /*gpu*/) -> std::unique_ptr<GraphRecorder> { return std::make_unique<FakeGraphRecorder>(); },
-    .make_mark = [](int /*gpu*/) -> std::unique_ptr<GpuMark> { return std::make_unique<FakeMark>(); },
-    .operations = fake_operations,
-    .make_gpu_ranks_id = fake::make_ranks_id,
-    .join_gpu_ranks = fake::join_ranks};
+constexpr CudaPlugin kPlugin = {.version = kCudaPluginVersion,
+                                .list_gpus = list_fake_gpus,
+                                .synchronize = [](int /*gpu*/) { fake::synchronize("synchronize", fake::whole_clock()); },
+                                .peak_memory_bytes = peak_bytes,
+                                .reset_peak_memory = reset_peak,
+                                .make_graph_recorder = [](int /*gpu*/) -> std::unique_ptr<GraphRecorder> {
+                                  return std::make_unique<FakeGraphRecorder>(std::make_shared<FakeGraphRecorder::Pool>());
+                                },
+                                .make_mark = [](int /*gpu*/) -> std::unique_ptr<GpuMark> { return std::make_unique<FakeMark>(); },
+                                .operations = fake_operations,
+                                .make_gpu_ranks_id = fake::make_ranks_id,
+                                .join_gpu_ranks = fake::join_ranks};
 
 void write_counts(std::FILE* file) {
   const FakeDeviceCounts& counts = fake::counts();

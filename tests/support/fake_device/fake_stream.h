@@ -19,8 +19,7 @@ void copy_in_later(const at::Tensor& host, const at::Tensor& value);
 
 /// Throws once the device is lost (kFakeDeviceFaultVariable), as it then does whatever it is asked.
 void check_alive();
-/// The host waits for a stream (the current one where no clock is given), or for what a clock says. Throws where a graph is being recorded. `who` is
-/// counted.
+/// The host waits for the current stream, or for what the clock says. Throws on a stream whose work is recorded. `who` is counted.
 void synchronize(const std::string& who);
 void synchronize(const std::string& who, const Clock& clock);
 /// Synchronisations by who asked for them.
@@ -30,14 +29,26 @@ const std::vector<std::pair<std::string, int64_t>> waits_by_name();
 bool has_reached(const Clock& clock);
 void wait_for(const Place& place);
 
-/// A recording: what the device was asked for, to be asked for again.
-using Recording = std::vector<std::function<void()>>;
+/// What was recorded: the device's kernels, to be asked for again, and the memory that they made.
+struct Recording {
+  std::vector<std::function<void()>> kernels;
+  std::vector<at::Storage> made;  // As the CPU has it.
+};
 
-/// Calls `function` and keeps what it asks of the device instead of doing it.
+/// Calls `function` on the stream that recorders use, between what the current one was asked for before and after.
+void run_on_recording_stream(const std::function<void()>& function);
+/// Calls `function` on that stream and keeps what it asks of it instead of doing it; what is asked of other streams meanwhile is done.
 Recording record(const std::function<void()>& function);
-/// Adds to the recording under way, if there is one. The same under one lock.
-void add_to_recording(const std::function<void()>& kernel);
+/// Whether what is asked of the current stream is recorded.
 bool is_recording();
+/// Keeps what the tensor's memory is before a recorded kernel changes it. REQUIRES: is_recording().
+void keep_until_recorded(const at::Tensor& tensor);
+/// Passed over where nothing is.
+void add_to_recording(const std::function<void()>& kernel);
+void add_to_recording(const at::Storage& made);
+/// On the stream that recorders use, as run_on_recording_stream() has it.
 void replay(const Recording& recording);
+/// What the recording has made is lost: another one that shares its memory was replayed.
+void spoil(const Recording& recording);
 
 }  // namespace darkroom::fake

@@ -94,6 +94,23 @@ TEST_F(PaintingOnDevice, starts_from_a_picture_or_from_latents_with_the_cpus_bit
   }
 }
 
+// With fewer calls than it takes to record one, and with more.
+TEST_F(PaintingOnDevice, every_sampler_starts_from_a_picture_with_the_cpus_bits_for_any_number_of_calls) {
+  for (const std::string_view name : sampler_names()) {
+    for (const double strength : {0.1, 0.9}) {
+      TinyModel there;
+      place(there, kThere);
+      PaintRequest asked = request(name, 14);
+      asked.init_images = {Image::filled(64, 64, 3, 90)};
+      asked.strength = strength;
+      const int64_t replays = fake_device_counts()->replays;
+      const torch::Tensor got = there.painter().value()->paint(asked)->latents_nchw;
+      EXPECT_TRUE(torch::equal(got, painter().paint(asked)->latents_nchw)) << name << " " << strength;
+      EXPECT_EQ(fake_device_counts()->replays > replays, strength > 0.5) << name << " " << strength;
+    }
+  }
+}
+
 TEST_F(PaintingOnDevice, networks_that_lie_apart_paint_the_same) {
   TinyModel there;
   place_network(*there.unet, kThere);  // As a trainer's.

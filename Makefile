@@ -4,6 +4,7 @@ CUDA ?=
 
 .PHONY: help setup build python notebooks demo serve-demo test acceptance cluster cluster-faults mutants fuzz parity bench lint format install wheel clean
 .DEFAULT_GOAL := help
+.NOTPARALLEL: # One environment, one compiler for all cores: `make -j` gains nothing and would set up .venv twice at once.
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -47,11 +48,11 @@ writable:
 # CUDA=1: the plugin for NVIDIA's GPUs, too.
 .PHONY: plugin
 plugin:
-ifneq ($(CUDA),)
+ifeq ($(CUDA),1)
 	@tools/build/setup.sh cuda
 	@tools/build/build.sh cuda libdarkroom_cuda.so
 endif
-WITH_PLUGIN = $(if $(CUDA),--plugin build/cuda/libdarkroom_cuda.so)
+WITH_PLUGIN = $(if $(filter 1,$(CUDA)),--plugin build/cuda/libdarkroom_cuda.so)
 
 install: writable plugin build ## the program and all that it opens into PREFIX (/usr/local); CUDA=1: also for GPUs; docs/installing.md
 	@.venv/bin/python tools/build/installed_tree.py install "$(PREFIX)" $(WITH_PLUGIN)

@@ -4,7 +4,8 @@
 usage: bench_unet.py PROGRAM WORK_FOLDER [PRESET]     (run it pinned to one core, with the packages of requirements/parity.txt)
 Both run in processes of their own with the same weights and shapes; first the outputs of the forward pass, packed
 as `bench forward` runs it and plain as `train-step` does, must agree to 1e-5 of their largest value. Prints min, median and max of both,
-and of ours / eager round by round. The eager step is what a careful user writes: mean squared error, clip_grad_norm_, fused AdamW, EMA
+and of ours / eager round by round. The step's update is not compared here but in tools/parity/training_step_parity.py.
+The eager step is what a careful user writes: mean squared error, clip_grad_norm_, fused AdamW, EMA
 through torch._foreach_lerp_.
 """
 
@@ -18,6 +19,7 @@ ROUNDS = 5
 REPEATS = 8
 BATCH_SIZE = 16
 MOST_DIFFERENCE = 1e-5
+AGREED = {"forward": "the outputs agree", "step": "the outputs of its forward pass agree, its update is `make parity`'s to check"}
 
 PEER = r"""
 import json, sys, time
@@ -114,7 +116,7 @@ def main() -> None:
             figures = json.loads(output_of([program, "bench", bench, "--json", "--preset", preset, "--batch-size", BATCH_SIZE, "--repeats", REPEATS]))
             ours.append(figures["ms"]["median"])
             eager.append(json.loads(output_of([sys.executable, "-c", PEER, kind, model / "unet", inputs, REPEATS])))
-        print(f"U-Net {bench}, preset {preset}, batch {BATCH_SIZE}, 1 thread (min / median / max of {ROUNDS} rounds); the outputs agree")
+        print(f"U-Net {bench}, preset {preset}, batch {BATCH_SIZE}, 1 thread (min / median / max of {ROUNDS} rounds); {AGREED[kind]}")
         print(f"  darkroom          {spread(ours)} ms")
         print(f"  PyTorch eager     {spread(eager)} ms")
         print(f"  darkroom / eager  {spread([a / b for a, b in zip(ours, eager)])}")

@@ -12,6 +12,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
+#include <filesystem>
 #include <memory>
 #include <string>
 #include <system_error>
@@ -177,6 +178,30 @@ void remove_uri_secrets(nlohmann::json& value) {
   }
 }
 
+// Before hours of work, at whose end it would be lost. A command may make the folder, and only one rank of many writes.
+Result<std::string> why_summary_would_be_lost(const std::string& path) {
+  DARKROOM_ASSIGN_OR_RETURN(const WriteTarget target, local_files().find_write_target(path));
+  const std::string folder = parent_folder(target.path);
+  std::error_code ignored;
+  if (target.is_stream) {
+    return std::string();
+  }
+  if (std::filesystem::is_directory(target.path, ignored)) {
+    return std::string("it names a folder");
+  }
+  if (!std::filesystem::is_directory(folder, ignored)) {
+    return "there is no folder " + folder + " yet";
+  }
+  return access(folder.c_str(), W_OK | X_OK) == 0 ? std::string() : "nothing can be written to " + folder;
+}
+
+void warn_of_lost_summary(const std::string& path) {
+  const Result<std::string> why = why_summary_would_be_lost(path);
+  if (!why.is_ok() || !why->empty()) {
+    log_warning("--json-summary: {}; if that stays so, {} is lost at the end", why.is_ok() ? *why : why.status().message(), path);
+  }
+}
+
 // Paths and messages may hold bytes that are no UTF-8: JSON gets a replacement for them.
 Status write_summary(const std::string& path, nlohmann::json summary) {
   remove_uri_secrets(summary);
@@ -219,6 +244,9 @@ int run_call(const CommandLine& line, const Call& call, SignalWatch& signals) {
   VerbContext context{.stop = signals.token(), .given = call.given, .summary_path = line.shared().summary_path, .is_rank = [] {
                         SignalWatch::is_rank = true;
                       }};
+  if (!context.summary_path.empty()) {
+    warn_of_lost_summary(context.summary_path);
+  }
   const Result<int> result = run_action(*call.verb, context);
   show_progress("");
   int exit_code = exit_code_of(result, signals);

@@ -79,6 +79,9 @@ Result<DownloadOptions> options_of(const DownloadFlags& flags) {
 
 Result<int> run_verb(const DownloadFlags& flags, VerbContext& context) {
   if (flags.clean) {
+    if (flags.options.dry_run) {
+      return Status::invalid_argument("--clean cannot be tried with --dry-run: it is the removing itself");
+    }
     return run_clean(flags.observation, "download", flags.options.output, context);
   }
   DARKROOM_ASSIGN_OR_RETURN(DownloadOptions options, options_of(flags));

@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 
+#include <atomic>
 #include <chrono>
 #include <memory>
 #include <stop_token>
@@ -7,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "child_process/rank_group.h"
 #include "darkroom/core/clock.h"
 #include "darkroom/core/log.h"
 #include "darkroom/encode/encoder_service.h"
@@ -94,12 +96,21 @@ Result<int> run_encoder(const EncoderFlags& flags, VerbContext& context) {
   options.process.metrics = &observation->registry();
   options.process.trace = observation->trace();
   keep_freed_memory(options.process.place.device);
+  std::stop_source ended;
+  const std::stop_callback at_stop(context.stop, [&ended] { ended.request_stop(); });
+  std::atomic<bool> is_lost = false;
+  options.on_lost_device = [&](const Status& why) {
+    if (!is_lost.exchange(true)) {
+      log_error("encoder: {}", why.message());
+      ended.request_stop();
+    }
+  };
   std::stop_source reading;  // Of the stores.
   const auto stores = open_stores(observation->registry(), reading.get_token());
   DARKROOM_ASSIGN_OR_RETURN(const auto service, start_service(*stores, options, reading, context.stop));
   DARKROOM_RETURN_IF_ERROR(print_text(fmt::format("encoder ready at {}\n", service->address().to_string())));
   log_info("encoding {} rows for trainers, {} slices at a time", service->num_rows(), service->num_encoders());
-  system_clock().sleep_until(Clock::Instant::max(), context.stop);
+  system_clock().sleep_until(Clock::Instant::max(), ended.get_token());
   if (!service->drain(kSendPatience)) {
     log_warning("encoder: slices that were not sent within {} s are given up", kSendPatience.count());
   }
@@ -113,7 +124,7 @@ Result<int> run_encoder(const EncoderFlags& flags, VerbContext& context) {
                                 {"idle_seconds", idle_seconds}};
   observation->tell_cost(context.summary["encoder"]);
   log_info("encoded {} rows in {} slices; busy {:.1f} s, idle {:.1f} s", counts.rows, counts.slices, counts.busy_seconds, idle_seconds);
-  return 0;
+  return is_lost ? kExitRankLost : 0;  // A new process may find the GPU again, or another one.
 }
 
 void add_picture_flags(VerbDefinition& verb, EncoderFlags& flags) {

@@ -32,6 +32,9 @@ struct ProcessFlags {
 
 Result<int> run_verb(const ProcessFlags& flags, VerbContext& context) {
   if (flags.clean) {
+    if (flags.options.dry_run) {
+      return Status::invalid_argument("--clean cannot be tried with --dry-run: it is the removing itself");
+    }
     return run_clean(flags.observation, "process", flags.options.output, context);
   }
   ProcessOptions options = flags.options;

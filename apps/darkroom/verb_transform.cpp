@@ -6,6 +6,7 @@
 
 #include "darkroom/core/log.h"
 #include "darkroom/core/random.h"
+#include "darkroom/core/utf8.h"
 #include "darkroom/files/file_system.h"
 #include "darkroom/image/transform.h"
 #include "darkroom/tensor/safetensors.h"
@@ -23,10 +24,16 @@ struct TransformFlags {
 
 std::string base_name(const std::string& path) { return std::filesystem::path(path).filename().string(); }
 
+// Before any work: all are kept until the one file of them is written.
 Status check_names(const std::vector<std::string>& images) {
   std::set<std::string> names;
   for (const std::string& image : images) {
-    if (!names.insert(base_name(image)).second) {
+    const std::string name = base_name(image);
+    if (name == "__metadata__" || replace_invalid_utf8(name).second) {
+      return Status::invalid_argument("a picture's base name becomes a tensor's, which is UTF-8 and not __metadata__, rename it:",
+                                      replace_invalid_utf8(image).first);
+    }
+    if (!names.insert(name).second) {
       return Status::invalid_argument("two pictures of one base name cannot share an output, rename one:", image);
     }
   }

@@ -91,9 +91,13 @@ class ItemChild:
             del self._answers[item]
         return answer
 
-    def finish(self) -> list[str]:
-        """No item comes any more: waits for its end, and gives its warnings. Errors: ProgramFailed."""
+    def close_input(self) -> None:
+        """No item comes any more: it ends once what was asked of it is done."""
         self._child.close_input()
+
+    def finish(self) -> list[str]:
+        """As close_input(); waits for its end, and gives its warnings. Errors: ProgramFailed."""
+        self.close_input()
         if self._child.wait() != 0:
             raise self._failed()
         return self._child.warnings()

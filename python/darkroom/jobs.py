@@ -90,8 +90,8 @@ class Job:
     """A download or process job, as open_download_job and open_process_job make it.
 
     A program of this process does its items. It starts when it is first needed, pins the job's inputs, and keeps models and inputs open
-    between items, until close() or the end of a `with`. Any number of threads may do items. Pickled, a job goes to another process as its
-    command line; there it starts a program of its own.
+    between items, until close(), the end of a `with`, or until nobody holds the job any more. Any number of threads may do items. Pickled, a
+    job goes to another process as its command line; there it starts a program of its own.
     """
 
     def __init__(self, verb: str, places: Sequence[str], flags: Mapping[str, Any]) -> None:
@@ -99,6 +99,7 @@ class Job:
         self._starting = threading.Lock()
         self._child: ItemChild | None = None
         self._process = 0  # That started it.
+        self._letting_go: weakref.finalize | None = None  # Its threads hold the child, and so the program.
         _jobs.add(self)
 
     @property
@@ -114,6 +115,10 @@ class Job:
             if self._child is None or self._process != os.getpid():  # A fork has the program of its parent, whose answers it never hears.
                 self._process = os.getpid()
                 self._child = ItemChild([str(PROGRAM), self._verb, *_words_of(self._flags), "--", *self._places])
+                if self._letting_go is not None:
+                    self._letting_go.detach()  # Of the one before, which has ended, or is another process's.
+                self._letting_go = weakref.finalize(self, self._child.close_input)
+                self._letting_go.atexit = False  # The program ends with this process.
             return self._child
 
     def _plan(self) -> dict[str, Any]:

@@ -151,7 +151,8 @@ class ItemJob:
 
     def run_to_end(self) -> tuple[int, dict]:
         """As run(), but leaves programs at work behind where it raises."""
-        while not self.workers.is_ready():
+        # A program that plans waits for transformers, too, but not as long as they may wait for room.
+        while not self.workers.is_ready() or (self.keeper is not None and not self.keeper.is_serving()):
             self.stop.pause(LOOK_SECONDS)
             self.check()
             self.tell_of_room()

@@ -22,7 +22,7 @@ from darkroom_ray.measured import restart_counter
 from darkroom_ray.nodes import nodes_of, with_coming
 from darkroom_ray.preflight import Node, check_both, described, places_beside
 from darkroom_ray.probe import refuse
-from darkroom_ray.program import is_set, start_child, stop_program
+from darkroom_ray.program import EXIT_USAGE, is_set, start_child, stop_program
 from darkroom_ray.program_log import ProgramLog, log_folder
 from darkroom_ray.request import Placement, Request
 from darkroom_ray.room_wait import ROOM_SECONDS
@@ -36,8 +36,13 @@ TOKEN = "DARKROOM_ENCODER_TOKEN"
 READY = re.compile(r"(?:encoder|transformer) ready at (\S+)")
 ADDRESSES_SECONDS = 30.0
 STEADY_SECONDS = 600.0  # An encoder that served so long is no failing one: the losses of its seat are forgotten.
+SLOW_SECONDS = 300.0  # After which it is told that an encoder with a place does not serve yet.
+START_SECONDS = 3600.0  # Until it serves: models of other places are fetched before. One that takes longer hangs, and is lost.
 AWAY_SECONDS = 120.0  # Without one good look at the encoders: what is away does not come back.
 NODE_LABEL = "ray.io/node-id"  # Ray gives it to every node.
+WAIT_FLAG = "--encoder-wait"  # Of the ranks' program: how long it waits where no encoder is.
+USUAL_WAIT_SECONDS = 600.0  # Where nobody names it.
+MOST_WAIT_SECONDS = 604800.0  # That the program takes.
 # What the trainer's command line says of the pictures, by the program's flags.
 SHARED_FLAGS = ("--raw-data", "--model", "--set")
 # Flags of the encoders by those that the preflight knows.
@@ -203,6 +208,8 @@ class Seat:
         self.ended = self.actor.wait.remote()
         self.filled_at = time.monotonic()
         self.is_waiting_told = False
+        self.is_slow_told = False
+        self.placed_at = 0.0  # When it was first seen to have a place; 0: not yet.
         self.noted_at = 0.0  # When it served; 0: not yet.
 
     def clear(self) -> None:
@@ -218,6 +225,13 @@ class Seat:
 
     def has_place(self) -> bool:
         return not self.fill_at and bool(self._ray.wait([self.placed], timeout=0)[0])
+
+    def seconds_of_start(self) -> float:
+        """Since it has a place, as long as it does not serve; 0: it does, or has none."""
+        if self.noted_at or not self.has_place():
+            return 0.0
+        self.placed_at = self.placed_at or time.monotonic()
+        return time.monotonic() - self.placed_at
 
     def lose(self) -> None:
         """Counts a loss. One that served for long is no failing one."""
@@ -276,6 +290,10 @@ class EncoderKeeper:
                 self.ray.get(notes.ask_to_stop.remote(signal.SIGTERM))
             self._is_over.wait(LOOK_SECONDS)
 
+    def is_serving(self) -> bool:
+        """Whether one is there to work with."""
+        return any(seat.address for seat in self._seats)
+
     def say(self, text: str) -> None:
         if self._notes is not None:
             self._notes.say.remote(text)
@@ -320,12 +338,11 @@ class EncoderKeeper:
                 self.say(f"{self.name_of(seat)} serves at {address}; its log: {self.ray.get(seat.placed)}")
             self.tell_wait(seat)
             ended = seat.end_of_program()
-            if ended is None:
+            if ended is None and not self.is_hanging(seat):
                 return None
-            code, said = ended
-            lost = f"its program ended with exit code {code}: {said[-2000:]}"
-            if code in (1, 2):
-                return code, f"{self.name_of(seat)} failed; {lost}"
+            lost = f"it did not serve within {START_SECONDS / 60:.0f} minutes" if ended is None else f"its program ended with exit code {ended[0]}: {ended[1][-2000:]}"
+            if ended is not None and ended[0] == EXIT_USAGE:
+                return EXIT_USAGE, f"{self.name_of(seat)} failed; {lost}"
         except self.ray.exceptions.RayError as error:
             lost = cause_of(error)
         return self.fill_again(seat, lost)
@@ -338,6 +355,14 @@ class EncoderKeeper:
         if not seat.is_waiting_told and time.monotonic() - seat.filled_at >= ROOM_SECONDS and not seat.has_place():
             seat.is_waiting_told = True
             self.say(f"{self.name_of(seat)} has no room on the cluster now, and waits for it: {described(served_by(self.request).placement)}")
+
+    def is_hanging(self, seat: Seat) -> bool:
+        """Of one whose program has not ended: whether its start takes too long. Before that it is told once that it takes long."""
+        seconds = seat.seconds_of_start()
+        if seconds >= SLOW_SECONDS and not seat.is_slow_told:
+            seat.is_slow_told = True
+            self.say(f"{self.name_of(seat)} is still starting, {seconds / 60:.0f} minutes after it found a place; its log: {self.ray.get(seat.placed)}")
+        return seconds >= START_SECONDS
 
     def fill_again(self, seat: Seat, lost) -> tuple[int, str] | None:
         self.losses += 1
@@ -411,13 +436,21 @@ def start_transformers(ray, request: Request, given: dict[str, list[str]]) -> tu
     return keeper, EncoderAccess(book, token)
 
 
+def with_encoder_wait(request: Request, given: dict[str, list[str]]) -> Request:
+    """Where the user does not say how long, ranks wait for an encoder as long as the driver waits for nodes."""
+    if WAIT_FLAG in given:
+        return request
+    seconds = min(max(USUAL_WAIT_SECONDS, request.max_wait), MOST_WAIT_SECONDS)
+    return dataclasses.replace(request, arguments=(WAIT_FLAG, f"{seconds:.0f}", *request.arguments))
+
+
 def train_online(ray, request: Request, given: dict[str, list[str]], stop: StopWatch) -> tuple[int, dict]:
     """Exit code and summary. Errors: JobFailed, Stopped."""
     token = os.environ.get(TOKEN) or secrets.token_hex(32)
     book = make_book(ray)
     keeper = EncoderKeeper(ray, request, given, book, token, places_beside(nodes_of(ray), request), restart_counter(served_by(request).verb))
     try:
-        code, summary = train(ray, request, given, stop, EncoderAccess(book, token), keeper.begin)
+        code, summary = train(ray, with_encoder_wait(request, given), given, stop, EncoderAccess(book, token), keeper.begin)
         summary["train"]["cluster"] |= {"encoders": request.encoders.num_workers, "encoders_lost": keeper.losses}
         return code, summary
     finally:

@@ -23,6 +23,7 @@ from darkroom_ray.watched import NUMBERS_AT
 LOOK_SECONDS = 0.5
 # As the program's: a rank whose peers were lost, which a restart mends (docs/ranks.md).
 EXIT_RANK_LOST = 75
+RESTART_COUNT = "TORCHELASTIC_RESTART_COUNT"  # As torchrun calls it: the number of this start.
 EXIT_STOPPED = 128 + signal.SIGTERM  # With a checkpoint, at somebody's wish.
 REPORT_SECONDS = 60.0  # That a rank whose work is done waits for its last report: another one may be stuck, and Ray does not say so.
 METRICS_SECONDS = 5.0  # Between reports to Ray of metrics alone: its controller asks for reports every two seconds.
@@ -217,7 +218,7 @@ def environment_of(context, attempt: int) -> dict[str, str]:
         "WORLD_SIZE": str(context.get_world_size()),
         "LOCAL_RANK": str(context.get_local_rank()),
         "LOCAL_WORLD_SIZE": str(context.get_local_world_size()),
-        "TORCHELASTIC_RESTART_COUNT": str(attempt),
+        RESTART_COUNT: str(attempt),
     }
 
 

@@ -16,6 +16,7 @@ from darkroom_ray.stopping import JobFailed, StopWatch
 from darkroom_ray.watched import NAMESPACE
 
 LOOK_SECONDS = 1.0
+TELL_SECONDS = 40.0  # Until it is told what a start waits for: Ray Serve itself gives a replica 30 s before it says why it has no place.
 START_SECONDS = 15.0  # That an end waits for a start that goes on: one that has deployed waits for replicas without end.
 # More than the program takes: it refuses by itself what it has no room for, with its own words.
 MOST_REQUESTS_OF_A_REPLICA = 2048
@@ -178,6 +179,26 @@ def start_application(bound, service: Service, failures: list[BaseException]) ->
     return thread
 
 
+def state_of(serve, name: str) -> str:
+    """What Ray Serve says of this application and its replicas. Errors: KeyError: it is not there yet; Ray's."""
+    found = serve.status().applications[name]
+    said = [found.message, *(deployment.message for deployment in found.deployments.values())]
+    return " ".join(": ".join([found.status.value, *filter(None, said)]).split())
+
+
+def await_start(starting: threading.Thread, request: Request, stop: StopWatch) -> None:
+    """Where it takes long, Ray Serve's reason is told once. Errors: Stopped."""
+    from ray import serve
+
+    tell_at = float("inf") if request.is_quiet else time.monotonic() + TELL_SECONDS
+    while starting.is_alive():
+        stop.pause(LOOK_SECONDS)
+        if time.monotonic() >= tell_at:
+            with contextlib.suppress(Exception):  # Ray's classes differ by what is away. The next look may see it.
+                say(f"the service waits for its replicas; Ray Serve says: {state_of(serve, request.service.name)}")
+                tell_at = float("inf")
+
+
 def end_application(name: str) -> None:
     """Until its replicas have sent what they paint."""
     from ray import serve
@@ -209,8 +230,7 @@ def hold_application(bound, request: Request, stop: StopWatch) -> NoReturn:
     failures: list[BaseException] = []
     starting = start_application(bound, service, failures)
     try:
-        while starting.is_alive():
-            stop.pause(LOOK_SECONDS)
+        await_start(starting, request, stop)
         if failures:
             raise JobFailed(f"the service does not start: {failures[0]}")
         if not request.is_quiet:

@@ -20,7 +20,7 @@ from darkroom_ray.own_folder import own_folder
 from darkroom_ray.preflight import room_in
 from darkroom_ray.program import EXIT_FAILED, start_child
 from darkroom_ray.progress import say
-from darkroom_ray.rank import EXIT_STOPPED, HELD_BY_ANOTHER
+from darkroom_ray.rank import EXIT_STOPPED, HELD_BY_ANOTHER, RESTART_COUNT
 from darkroom_ray.request import Request
 from darkroom_ray.room_wait import RoomWait
 from darkroom_ray.stopping import JobFailed, StopWatch
@@ -41,12 +41,12 @@ class TrialActor:
         self._lines: collections.deque[str] = collections.deque()
         self._child: Child | None = None
 
-    def start(self, words: list[str]) -> str:
-        """Where it is. Errors: Refused, where the program is not there."""
+    def start(self, words: list[str], failures: int) -> str:
+        """Where it is. After failures the program waits for what a lost machine holds. Errors: Refused, where the program is not there."""
         import ray
 
         self._lines = collections.deque(maxlen=MOST_WORDS)
-        self._child = start_child(self._request, words, on_said=self._lines.append)
+        self._child = start_child(self._request, words, {RESTART_COUNT: str(failures)}, on_said=self._lines.append)
         return ray.util.get_node_ip_address()
 
     def look(self, seconds: float) -> tuple[list[str], int | None]:
@@ -84,7 +84,7 @@ class TrialRuns:
         while True:
             lost = ""
             try:
-                code, last_words = self._run_once(words, launch)
+                code, last_words = self._run_once(words, failures, launch)
                 lost = why_lost(code, last_words, failures)
             except self._ray.exceptions.RayError as error:
                 cause = cause_of(error)
@@ -103,27 +103,27 @@ class TrialRuns:
             if launch.is_ending:
                 return EXIT_STOPPED
 
-    def _run_once(self, words: list[str], launch: Launch) -> tuple[int, str]:
+    def _run_once(self, words: list[str], failures: int, launch: Launch) -> tuple[int, str]:
         """Exit code and last words. Errors: RayError."""
-        actor = self._begin(words, launch)
+        actor = self._begin(words, failures, launch)
         return self._follow(actor, launch) if actor is not None else (EXIT_STOPPED, "")
 
-    def _begin(self, words: list[str], launch: Launch):
+    def _begin(self, words: list[str], failures: int, launch: Launch):
         """An actor whose program is at work; None: the trial is to end before. Errors: RayError."""
         idle = self._take_idle()
         if idle is not None:
             try:
-                return self._begin_on(idle, words, launch)
+                return self._begin_on(idle, words, failures, launch)
             except self._ray.exceptions.RayActorError:
                 pass  # Lost while it waited for a trial, perhaps: no loss of this one, which goes to a fresh actor.
-        return self._begin_on(self._actor.remote(self._request), words, launch)
+        return self._begin_on(self._actor.remote(self._request), words, failures, launch)
 
-    def _begin_on(self, actor, words: list[str], launch: Launch):
+    def _begin_on(self, actor, words: list[str], failures: int, launch: Launch):
         """As _begin(): this actor, or None."""
         is_at_work = False
         room = RoomWait(lambda text: self._tell_of_room(text, launch), name_of(words), self._request.placement)
         try:
-            started = actor.start.remote(words)
+            started = actor.start.remote(words, failures)
             has_place = actor.__ray_ready__.remote()
             while not self._ray.wait([started], num_returns=1, timeout=LOOK_SECONDS)[0]:
                 if launch.is_ending:

@@ -72,6 +72,11 @@ Result<ScratchFolder> ScratchFolder::make(const std::string& parent) {
   const char* given = std::getenv("TMPDIR");
   const std::string folder = !parent.empty() ? parent : given != nullptr && *given != '\0' ? given : "/tmp";
   DARKROOM_ASSIGN_OR_RETURN(auto made, FolderPublication::begin_beside(local_files(), folder, kScratchName));
+  std::error_code error;
+  std::filesystem::permissions(made->folder(), std::filesystem::perms::owner_all, error);
+  if (error) {
+    return Status::unavailable("a scratch folder cannot be kept from others (path, reason):", made->folder(), error.message());
+  }
   return ScratchFolder(std::move(made));
 }
 

@@ -353,10 +353,11 @@ Status LocalFileSystem::create_folders(const std::string& folder) {
   return status_of_errno(error, "create the folder", folder);
 }
 
-// NFS locks for writing only what is open for writing; a folder, or a file that may only be read, cannot be.
+// NFS locks for writing only what is open for writing; a folder, or a file that may only be read, cannot be. Nobody waits for who would
+// write into a pipe of that name.
 Descriptor open_to_lock(const std::string& path) {
   Descriptor writable = open_descriptor(path, O_RDWR);
-  return writable.is_open() || errno == ENOENT ? std::move(writable) : open_descriptor(path, O_RDONLY);
+  return writable.is_open() || errno == ENOENT ? std::move(writable) : open_descriptor(path, O_RDONLY | O_NONBLOCK);
 }
 
 Result<std::unique_ptr<FileLock>> LocalFileSystem::try_lock(const std::string& path) {

@@ -41,6 +41,7 @@ def main() -> int:
     parser.add_argument("--full", action="store_true")
     parser.add_argument("--jobs", type=int, help="checks at a time; auto: 3, and 1 with --full, whose rates want the machine alone")
     parser.add_argument("--results", type=pathlib.Path)
+    parser.add_argument("--no-skips", action="store_true", help="what cannot be judged here fails")
     parser.add_argument("checks", nargs="*")
     arguments = parser.parse_args()
     if not PROGRAM.exists():
@@ -61,7 +62,7 @@ def main() -> int:
     for name, reason in report["skipped"]:
         print(f"NOT JUDGED: {name}: {reason}")
     print(f"{', '.join(f'{len(names)} {state}' for state, names in report.items())}, {time.monotonic() - begin:.0f} s; the results are in {ledger.path}")
-    return 1 if report["failed"] else 0
+    return 1 if report["failed"] or (arguments.no_skips and report["skipped"]) else 0
 
 
 if __name__ == "__main__":

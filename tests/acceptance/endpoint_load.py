@@ -226,8 +226,7 @@ def shares(trials) -> None:
 
 OVERLOAD_MS, OVERLOAD_STEPS = 50, 5
 NUM_CLIENTS = 2 * BATCH
-GOODPUT = (0.7, 0.95)  # Of the peak; the short form runs beside compilers.
-REJECT_SECONDS = (5.0, 0.05)
+GOODPUT, REJECT_SECONDS = 0.95, 0.05  # Of the peak. The short form runs beside compilers: what it measures is written down alone.
 
 
 async def reply_to(port: int, request: bytes) -> bytes:
@@ -322,13 +321,13 @@ def overload(trials) -> None:
         require(set(one["ends"]) == {"200", "429"}, "replies other than pictures and refusals", one["ends"])
     require(found["grown_mb"] <= 8, "memory grows under the same load (MB):", found["grown_mb"])
     worst = max(one["reject_p99_seconds"] for one in found["rounds"])
-    require(goodput >= trials.count(*GOODPUT) and worst <= trials.count(*REJECT_SECONDS), "goodput, or the time of a refusal", goodput, worst)
+    require(not trials.is_full or (goodput >= GOODPUT and worst <= REJECT_SECONDS), "goodput, or the time of a refusal", goodput, worst)
 
 
 NUM_DRIPS = 2000
 DRIPS_MS, DRIPS_STEPS = 10, 4
 DRIPS_A_SECOND = 8  # Good requests.
-DRIPS_RATIO = (10, 1.2)
+DRIPS_RATIO = 1.2  # As GOODPUT.
 
 
 @contextlib.contextmanager
@@ -361,7 +360,7 @@ def drips(trials) -> None:
     found = trials.trial("drips", lambda: paint_beside_drips(trials.count(4, 60)))
     trials.figures.update(found, slow=NUM_DRIPS)
     require(list(found["ends"]) == ["200"] and found["slow_ended"] >= NUM_DRIPS - 512, "good requests beside slow connections, of which the server has room for 512", found)
-    require(found["p99_beside"] <= trials.count(*DRIPS_RATIO) * found["p99_alone"], "slow connections slow others down", found)
+    require(not trials.is_full or found["p99_beside"] <= DRIPS_RATIO * found["p99_alone"], "slow connections slow others down", found)
 
 
 LEAVER_STEPS = 40

@@ -6,16 +6,20 @@ usage: child_process_test.py
 
 import contextlib
 import errno
+import gc
 import os
+import pickle
 import signal
 import sys
 import time
+import unittest.mock
 
 from cases import main, require, temporary_folder
 from ray_units import PATIENCE, ROOT
 
 sys.path.insert(0, str(ROOT / "python"))
 
+from darkroom import jobs  # noqa: E402
 from darkroom.child_process import Child  # noqa: E402
 from darkroom.jobs import Job  # noqa: E402
 
@@ -52,5 +56,27 @@ def a_fork_holds_no_program_up() -> None:
             os.waitpid(forked, 0)
 
 
+def a_job_that_nobody_holds_leaves_no_program_behind() -> None:
+    with temporary_folder() as folder:
+        program = folder / "darkroom"
+        program.write_text("#!/bin/sh\necho '{\"ready\": true, \"open_items\": \"0-2\"}'\nexec cat > /dev/null\n")
+        program.chmod(0o755)
+        with unittest.mock.patch.object(jobs, "PROGRAM", program):
+            job = Job("process", ["a", "b"], {})
+            copy = pickle.loads(pickle.dumps(job))
+            require(job.open_items == copy.open_items == [0, 1, 2], "a program each")
+            kept, left = job._child, copy._child
+            del copy
+            gc.collect()
+            require(left._child.wait(PATIENCE) == 0, "its end, in order")
+            require(kept._child.poll() is None, "that of another job")
+            job._end(kept)
+            require(kept._child.wait(PATIENCE) == -signal.SIGKILL, "killed")
+            left = job._started()
+            del job
+            gc.collect()
+            require(left._child.wait(PATIENCE) == 0, "the one that took its place")
+
+
 if __name__ == "__main__":
-    main([words_that_nobody_can_take_end_no_program, a_fork_holds_no_program_up])
+    main([words_that_nobody_can_take_end_no_program, a_fork_holds_no_program_up, a_job_that_nobody_holds_leaves_no_program_behind])

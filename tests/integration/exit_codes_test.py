@@ -44,6 +44,31 @@ def a_failed_job_ends_with_1_and_its_message() -> None:
 def a_wrong_flag_ends_with_2() -> None:
     run("download", "/nowhere", "--metadata", "x.parquet", "--concurrency", "none", expect=2)
     run("train", "recipes/tiny.toml", "--output", "/nowhere", "--set", "batch.global=0", expect=2)
+    for verb in (["download", "/nowhere/images"], ["process", "/nowhere/images", "/nowhere/latents"]):
+        done = run(*verb, "--clean", "--dry-run", expect=2)
+        require("--clean cannot be tried with --dry-run" in done.stderr, "a trial of a removal", done)
+
+
+def a_picture_whose_name_is_no_tensors_is_refused_before_the_work() -> None:
+    with Workbench(1) as bench:
+        picture = next((bench.folder / "corpus" / "pictures").iterdir())
+        for name in (b"caf\xe9.jpg", b"__metadata__"):
+            path = os.path.join(os.fsencode(bench.folder), name)
+            pathlib.Path(os.fsdecode(path)).write_bytes(picture.read_bytes())
+            done = subprocess.run([PROGRAM, "transform", picture, path, "--resolution", "8", "--output", bench.path("out.safetensors")], capture_output=True, text=True)
+            require(done.returncode == 2 and "rename it" in done.stderr, "a name", name, done)
+
+
+def a_summary_that_will_be_lost_is_told_of_at_once() -> None:
+    with Workbench(1) as bench:
+        picture = next((bench.folder / "corpus" / "pictures").iterdir())
+        command = ["transform", picture, "--resolution", "8", "--output", bench.path("out.safetensors"), "--json-summary"]
+        for place, why in ((bench.path("misspelt/summary.json"), "there is no folder"), (bench.path("corpus"), "it names a folder")):
+            done = run(*command, place, expect=1)
+            lines = done.stderr.splitlines()
+            require("warning: --json-summary" in lines[0] and why in lines[0] and "is lost at the end" in lines[0], "no warning", done.stderr)
+        done = run(*command, bench.path("summary.json"))
+        require("--json-summary" not in done.stderr, "a warning of nothing", done.stderr)
 
 
 def a_job_over_its_error_budget_ends_with_3_and_keeps_what_is_good() -> None:
@@ -292,6 +317,8 @@ if __name__ == "__main__":
         a_finished_job_ends_with_0_and_its_counts,
         a_failed_job_ends_with_1_and_its_message,
         a_wrong_flag_ends_with_2,
+        a_picture_whose_name_is_no_tensors_is_refused_before_the_work,
+        a_summary_that_will_be_lost_is_told_of_at_once,
         a_job_over_its_error_budget_ends_with_3_and_keeps_what_is_good,
         sigint_ends_with_130,
         sigterm_ends_with_143,

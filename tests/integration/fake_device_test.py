@@ -275,6 +275,31 @@ def served_pictures_are_replayed_and_a_lost_device_ends_the_server() -> None:
         require("the GPU does nothing any more in this process" in server.log, "why is not told", server.log)
 
 
+def an_encoder_whose_device_is_lost_ends_to_be_replaced() -> None:
+    bench = the_bench()
+    counts = bench.path("encoder.json")
+    command = [str(PROGRAM), "encoder", "--recipe", "recipes/tiny.toml", "--raw-data", bench.images, "--model", bench.model, "--device", "cuda:0", "--listen", "127.0.0.1:0"]
+
+    def started(**variables: str) -> tuple[subprocess.Popen, str]:
+        environment = {**os.environ, "LD_LIBRARY_PATH": str(FAKE_DEVICE), **variables}
+        encoder = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=ROOT, env=environment)
+        line = encoder.stdout.readline()
+        require(line.startswith("encoder ready at "), "the encoder does not start", line)
+        return encoder, line.split()[-1]
+
+    encoder, _ = started(DARKROOM_FAKE_DEVICE_COUNTS=counts)
+    encoder.terminate()
+    require(encoder.wait(timeout=PATIENCE) == 0, "exit code", encoder.returncode)
+    kernels = json.loads(pathlib.Path(counts).read_text())["kernels"]
+    encoder, address = started(DARKROOM_FAKE_DEVICE_FAULT=f"lost_at_kernel:{kernels + 20}")
+    training = bench.command("lost-encoder", "cpu", "samples.every_steps=0")
+    training[2:4] = ["--raw-data", bench.images]
+    done = subprocess.run([str(PROGRAM), *training, "--encoders", address, "--encoder-wait", "1"], capture_output=True, text=True, timeout=PATIENCE, cwd=ROOT)
+    said = encoder.communicate(timeout=PATIENCE)[1]
+    require(encoder.returncode == 75 and "the GPU does nothing any more in this process" in said, "the encoder goes on", encoder.returncode, said[-2000:])
+    require(done.returncode != 0, "trained without an encoder", done.stderr[-2000:])
+
+
 def ranks_on_devices_have_the_bits_of_one_on_the_cpu() -> None:
     bench = the_bench()
     for precision in ("float32", "bfloat16"):
@@ -476,6 +501,7 @@ if __name__ == "__main__":
             process_and_sample_give_what_the_cpu_gives,
             training_on_pictures_has_the_bits_of_what_process_stores_there,
             served_pictures_are_replayed_and_a_lost_device_ends_the_server,
+            an_encoder_whose_device_is_lost_ends_to_be_replaced,
             ranks_on_devices_have_the_bits_of_one_on_the_cpu,
             a_run_goes_on_with_other_ranks_on_the_other_device,
             sums_on_a_stream_of_their_own_wait_for_the_pass,

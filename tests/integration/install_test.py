@@ -5,6 +5,7 @@ import json
 import os
 import pathlib
 import re
+import resource
 import subprocess
 import sys
 import zipfile
@@ -77,6 +78,55 @@ def an_installed_corpus_tool_needs_no_checkout() -> None:
         run(python, tool, folder / "corpus", "--limit", "3", "--trouble-rate", "0", cwd=folder)
         require(len(list((folder / "corpus/pictures").iterdir())) == 3, "pictures")
         require(not list((folder / "tree").rglob(PLUGIN.name)), "a plugin that nobody asked for")
+
+
+def an_installation_is_for_all_and_the_next_one_takes_away_its_own_files_alone() -> None:
+    with temporary_folder() as folder:
+        installed = [str(ROOT / "tools/build/installed_tree.py"), "install", str(folder / "tree")]
+
+        def install(**settings) -> subprocess.CompletedProcess:
+            return subprocess.run(installed, capture_output=True, text=True, check=False, **settings)
+
+        done = install(umask=0o077)
+        require(done.returncode == 0, "install", done.stderr)
+        modes = {path: path.stat().st_mode & 0o777 for path in (folder / "tree").rglob("*") if not path.is_symlink()}
+        sealed = {path: oct(mode) for path, mode in modes.items() if mode not in (0o755, 0o644)}
+        require(len(modes) > 100 and not sealed, "not for all:", list(sealed.items())[:5])
+        require(all(modes[folder / "tree/bin" / name] == 0o755 for name in ("darkroom", "darkroom-decoder")), "programs")
+
+        share = folder / "tree/share/darkroom"
+        require((share / "licences/zlib1g.txt").exists(), "the licence of a library", sorted(path.name for path in (share / "licences").iterdir()))
+        (share / "models/mine").mkdir()
+        (share / "models/mine/unet.safetensors").write_text("mine")
+        done = install()
+        require(done.returncode == 1 and "models/mine/unet.safetensors (1 files in all) is not of `make install`" in done.stderr, "somebody's model", done)
+        (share / "models/mine").rename(folder / "mine")
+
+        # A disk that is full while it is laid out.
+        done = install(preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (30_000_000, 30_000_000)))
+        require(done.returncode == 1 and "what was installed before is as it was" in done.stderr and "Traceback" not in done.stderr, "a full disk", done)
+        the_program_works(folder / "tree/bin/darkroom", folder)
+
+        listing = share / "installed-files.txt"
+        (share / "recipes/of-yesterday.toml").write_text("")
+        listing.write_text(listing.read_text() + "recipes/of-yesterday.toml\n")
+        done = install()
+        require(done.returncode == 0 and not (share / "recipes/of-yesterday.toml").exists(), "what an older version had", done)
+        require([path for path in (folder / "tree").rglob(".*")] == [], "left behind:", [*(folder / "tree").rglob(".*")])
+
+
+def a_checkout_below_the_installations_folders_is_not_replaced() -> None:
+    code = "import pathlib, installed_tree; installed_tree.ROOT = pathlib.Path('/home/me/.local/share/darkroom/{}'); installed_tree.require_writable(pathlib.Path('/home/me/.local'))"
+    for place in ("", "src"):
+        done = subprocess.run([sys.executable, "-c", code.format(place)], cwd=ROOT / "tools/build", capture_output=True, text=True, check=False)
+        require(done.returncode == 1 and "holds this checkout" in done.stderr, "refusal", place, done)
+
+
+def a_library_of_a_system_without_dpkg_has_no_package() -> None:
+    code = "import pathlib, installed_tree; print(installed_tree.package_of(pathlib.Path('/lib/x86_64-linux-gnu/libc.so.6')))"
+    for search, want in ((os.environ["PATH"], "libc6"), ("/nowhere", "None")):
+        done = subprocess.run([sys.executable, "-c", code], cwd=ROOT / "tools/build", env={**os.environ, "PATH": search}, capture_output=True, text=True, check=False)
+        require(done.stdout.strip() == want, "package", search, done)
 
 
 def a_plugin_that_is_not_there_is_refused() -> None:
@@ -185,6 +235,9 @@ if __name__ == "__main__":
     main([
         a_moved_tree_opens_nothing_of_the_checkout,
         an_installed_corpus_tool_needs_no_checkout,
+        an_installation_is_for_all_and_the_next_one_takes_away_its_own_files_alone,
+        a_checkout_below_the_installations_folders_is_not_replaced,
+        a_library_of_a_system_without_dpkg_has_no_package,
         a_plugin_that_is_not_there_is_refused,
         a_wheel_finds_the_libraries_of_its_environment,
         the_wheel_imports_where_its_name_says,

@@ -6,6 +6,7 @@ usage: ray_serve_unit_test.py
 
 import contextlib
 import dataclasses
+import io
 import re
 import sys
 import threading
@@ -278,6 +279,35 @@ def a_service_that_is_ended_while_it_starts_is_gone() -> None:
         require(fake.deployed.wait(PATIENCE) and fake.applications == {"darkroom"} and not claims, "it was deployed behind its end", fake.applications)
 
 
+def a_service_without_replicas_says_once_what_ray_says_of_it() -> None:
+    painting = types.SimpleNamespace(message="1 replicas that\nhave taken more than 30s to be scheduled.")
+    found = types.SimpleNamespace(status=types.SimpleNamespace(value="DEPLOYING"), message="", deployments={"painting": painting})
+    request = read_request("serve", ["m", "--name", "mine"], "/")
+    for seconds, is_quiet in ((0.0, False), (0.0, True), (PATIENCE, False)):
+        with fake_serve(set()) as (fake, ray, claims), contextlib.redirect_stderr(io.StringIO()) as heard, unittest.mock.patch.object(serving, "TELL_SECONDS", seconds):
+            fake.is_slow = True
+            own_status = fake.status
+            looks: list[float] = []
+
+            def status_that_comes():
+                if not looks or len(looks) == 5:
+                    return own_status()
+                if len(looks) == 1:
+                    raise RayFault("the controller is away")
+                return types.SimpleNamespace(applications={"mine": found} if len(looks) > 2 else {})
+
+            def pause(seconds: float) -> None:
+                looks.append(seconds)
+                if len(looks) == 5:
+                    raise stopping.Stopped(15)
+
+            fake.status = status_that_comes
+            with contextlib.suppress(stopping.Stopped):
+                serving.serve_until_stopped(ray, dataclasses.replace(request, is_quiet=is_quiet), {}, types.SimpleNamespace(pause=pause))
+        want = "darkroom-ray: the service waits for its replicas; Ray Serve says: DEPLOYING: 1 replicas that have taken more than 30s to be scheduled.\n"
+        require(len(looks) == 5 and heard.getvalue() == ("" if is_quiet or seconds else want), "what is said", is_quiet, seconds, heard.getvalue())
+
+
 def a_server_that_does_not_listen_is_waited_for_no_longer() -> None:
     with temporary_folder() as folder:
         def child_of(script: str) -> serve_child.ServeChild:
@@ -328,6 +358,7 @@ if __name__ == "__main__":
             the_configuration_of_serve_that_is_published_is_taken,
             a_service_deletes_no_other,
             a_service_that_is_ended_while_it_starts_is_gone,
+            a_service_without_replicas_says_once_what_ray_says_of_it,
             a_server_that_does_not_listen_is_waited_for_no_longer,
             replicas_follow_the_open_cost,
         ]

@@ -286,6 +286,14 @@ def a_lost_trial_goes_on_elsewhere() -> None:
         require(heard.pauses == [2, 4] and ray.killed == ray.actors[:2], "pauses; lost actors are not used again", heard.pauses)
 
 
+def a_trial_that_was_lost_hears_how_often() -> None:
+    """Its program then waits until a shared disk has given up what the lost machine holds."""
+    ray = FakeRay(be_lost, be_lost)
+    with trial_of("echo start $TORCHELASTIC_RESTART_COUNT >&2", ray) as (runs, heard):
+        for want in ("start 2", "start 0"):
+            require(runs.run(COMMAND, heard) == 0 and heard.lines[-1] == want, "the number of its start", heard.lines)
+
+
 def an_actor_that_is_lost_while_it_waits_costs_no_trial() -> None:
     ray = FakeRay()
     with trial_of("exit 0", ray, max_failures=0) as (runs, heard):
@@ -528,6 +536,7 @@ if __name__ == "__main__":
             a_trial_ends_as_its_program_does,
             an_actor_is_used_again_or_its_place_is_free,
             a_lost_trial_goes_on_elsewhere,
+            a_trial_that_was_lost_hears_how_often,
             an_actor_that_is_lost_while_it_waits_costs_no_trial,
             a_trial_is_lost_a_number_of_times_at_most,
             a_stop_of_somebody_else_is_a_loss,

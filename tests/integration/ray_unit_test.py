@@ -122,6 +122,7 @@ WRONG_LINES = (
     ("download", "out --metadata m --retry-failed timeout", "on one machine only"),
     ("process", "a b --metrics-port 9100", "--metrics-folder FOLDER"),
     ("train", "r --nproc 2", "--num-training-workers"),
+    ("train", "r --max-restarts 2", "--max-failures N"),
     ("train", "r --raw-data images", "darkroom-ray online"),
     ("train", "r --fsdp", "ZeRO-1"),
     ("train", "r --num-data-loading-workers 2", "leave --num-data-loading-workers out"),

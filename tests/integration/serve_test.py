@@ -579,12 +579,16 @@ def no_reply_is_broken_by_a_stop() -> None:
 
 
 def a_stop_finishes_what_was_begun() -> None:
-    with Server(model()) as server, concurrent.futures.ThreadPoolExecutor(4) as clients:
-        asked = [{"num_inference_steps": 120, "seed": seed} for seed in range(4)]
+    num_steps = 120
+    whole = 64 * 64 * (num_steps + 2)  # With its texts and its decoding.
+    with Server(model(), "--deadline", "3600") as server, concurrent.futures.ThreadPoolExecutor(4) as clients:
+        asked = [{"num_inference_steps": num_steps, "seed": seed} for seed in range(4)]
         painting = [clients.submit(server.paint, fields) for fields in asked]
         limit = time.monotonic() + PATIENCE
-        while server.metric("darkroom_serve_open_cost") <= 3 * 64 * 64 * 120:  # Three alone never need more: all were taken.
+        while server.metric("darkroom_serve_open_cost") <= 3 * whole:  # Three alone never need more: then all were taken.
             require(time.monotonic() < limit and not any(one.done() for one in painting), "the requests did not meet")
+        while server.metric("darkroom_serve_open_cost") > 2 * whole:  # As much as the 25 s of a stop do for anywhere.
+            require(time.monotonic() < limit, "the requests do not come to their end")
         server.process.send_signal(signal.SIGTERM)
         require(server.process.wait(PATIENCE) == 143, "exit code", server.process.returncode)
         for fields, picture in zip(asked, painting, strict=True):

@@ -46,6 +46,7 @@ package_sources() {
 # Mounts once; `leave` takes away whatever was mounted, by whichever run.
 enter() {
   local place
+  show_checkout
   mountpoint -q "$root/proc" || mount -t proc proc "$root/proc"
   if ! mountpoint -q "$root/dev"; then
     mount --bind /dev "$root/dev"
@@ -61,13 +62,19 @@ enter() {
   fi
 }
 
+# The mounts go first: a root that is removed with this machine's /dev in it takes its devices along.
 leave() {
   local place
   stop_watching
-  [ ! -d "$root$home/.hidden" ] || mv -T "$root$home/.hidden" "$root$home/darkroom"
   for place in var/ccache dev/pts dev/shm dev proc; do
     ! mountpoint -q "$root/$place" || umount -l "$root/$place"
   done
+  show_checkout
+}
+
+# What without_checkout hid, if it was killed.
+show_checkout() {
+  [ ! -d "$root$home/.hidden" ] || [ -e "$root$home/darkroom" ] || mv -T "$root$home/.hidden" "$root$home/darkroom"
 }
 
 # Megabytes of the root; files that vanish meanwhile are no error.

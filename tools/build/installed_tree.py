@@ -49,6 +49,7 @@ NAMES = pathlib.Path("/usr/share/unicode/emoji/emoji-test.txt")
 PYTHON_PACKAGES = ["fontTools", "PIL", "pillow.libs", "pyarrow"]
 # Of pyarrow and fontTools: headers, tests, Flight and Gandiva, which the corpus tool does not open.
 LEFT_OUT = shutil.ignore_patterns("__pycache__", "tests", "include", "*.pxd", "*.pyx", "*.h", "*flight*", "*gandiva*", "*.lib")
+LISTED = "installed-files.txt"  # In each folder that `install` replaces whole: what it put there.
 COMPLETIONS = {"bash": "bash-completion/completions/darkroom", "zsh": "zsh/site-functions/_darkroom",
                "fish": "fish/vendor_completions.d/darkroom.fish"}
 
@@ -108,8 +109,11 @@ def copy_licence(package: str, folder: pathlib.Path) -> None:
 
 def package_of(library: pathlib.Path) -> str | None:
     """The Debian package that a library belongs to; None for another system's."""
-    for path in (library, pathlib.Path("/usr" + str(library))):
-        done = subprocess.run(["dpkg-query", "-S", path.resolve()], capture_output=True, text=True, check=False)
+    if shutil.which("dpkg-query") is None:
+        return None
+    real = library.resolve()
+    for path in (real, str(real).removeprefix("/usr")):  # Debian 12 lists some below /lib, which is a link.
+        done = subprocess.run(["dpkg-query", "-S", path], capture_output=True, text=True, check=False)
         if done.returncode == 0:
             return done.stdout.split(":")[0]
     return None
@@ -205,8 +209,40 @@ def megabytes(folder: pathlib.Path) -> int:
     return sum(path.lstat().st_size for path in folder.rglob("*") if path.is_file() and not path.is_symlink()) // 1_000_000
 
 
+def replaced_folders(prefix: pathlib.Path) -> list[pathlib.Path]:
+    """They are ours alone: nothing of an older version stays."""
+    return [prefix / "lib/darkroom", prefix / "share/darkroom"]
+
+
+def staged(path: pathlib.Path) -> pathlib.Path:
+    """Where a new one is laid out, beside its place."""
+    return path.with_name(f".{path.name}.new")
+
+
+def files_below(folder: pathlib.Path) -> set[str]:
+    """Of Python's own files the installed environment makes more."""
+    files = (path.relative_to(folder) for path in folder.rglob("*") if path.is_symlink() or not path.is_dir())
+    return {str(file) for file in files if "__pycache__" not in file.parts}
+
+
+def require_ours(folder: pathlib.Path) -> None:
+    """Ends with one sentence where replacing the folder would take away what `install` did not put there."""
+    if folder in (ROOT, *ROOT.parents):
+        fail(f"{folder} holds this checkout and would be replaced; name another folder: make install PREFIX=DIR")
+    if not folder.is_dir():
+        return
+    listing = folder / LISTED
+    known = set(listing.read_text(encoding="utf-8").splitlines()) if listing.is_file() else set()
+    foreign = sorted(files_below(folder) - known - {LISTED})
+    if foreign:
+        fail(f"{folder / foreign[0]} ({len(foreign)} files in all) is not of `make install`, which replaces {folder}: move it to another place, or name "
+             "another folder: make install PREFIX=DIR")
+
+
 def require_writable(prefix: pathlib.Path) -> None:
-    """Ends with one sentence where this account cannot write the tree; nothing is left behind."""
+    """Ends with one sentence where this account cannot write the tree, or must not; nothing is left behind."""
+    for folder in replaced_folders(prefix):
+        require_ours(folder)
     for folder in (prefix / "bin", prefix / "lib/darkroom", prefix / "share/darkroom", prefix / "share/man/man1",
                    *((prefix / "share" / place).parent for place in COMPLETIONS.values())):
         there = next(path for path in (folder, *folder.parents) if os.path.lexists(path))
@@ -219,17 +255,64 @@ def require_writable(prefix: pathlib.Path) -> None:
                  "name a folder of your own: make install PREFIX=DIR")
 
 
-def install(prefix: pathlib.Path, plugin: pathlib.Path | None) -> None:
-    libraries, share = prefix / "lib/darkroom", prefix / "share/darkroom"
-    for folder in (libraries, share):  # They are ours alone: nothing of an older version stays.
-        shutil.rmtree(folder, ignore_errors=True)
+def let_all_read(folder: pathlib.Path) -> None:
+    """Whatever the modes of the sources and the umask that they were made under."""
+    for path in (folder, *folder.rglob("*")):
+        if not path.is_symlink():
+            path.chmod(0o755 if path.is_dir() or path.stat().st_mode & 0o100 else 0o644)
+
+
+def lay_out_tree(prefix: pathlib.Path, plugin: pathlib.Path | None) -> None:
+    """All of it, beside the places where it goes."""
+    libraries, share = (staged(folder) for folder in replaced_folders(prefix))
     copy_shared_files(share)
     copy_python(libraries, share / "licences")
     copy_libraries(libraries, share / "licences", with_wheels=True)
     if plugin:
         copy_plugin(plugin, libraries, share / "licences", "$ORIGIN", with_wheels=True)
-    copy_programs(prefix / "bin", "$ORIGIN/../lib/darkroom")
+    for folder in (libraries, share):
+        (folder / LISTED).write_text("\n".join(sorted(files_below(folder))) + "\n", encoding="utf-8")
+    copy_programs(staged(prefix / "bin/darkroom"), "$ORIGIN/../lib/darkroom")
+    for folder in (libraries, share, staged(prefix / "bin/darkroom")):
+        let_all_read(folder)
+
+
+def remove(folder: pathlib.Path) -> None:
+    if folder.is_dir():
+        shutil.rmtree(folder)
+
+
+def put_in_place(prefix: pathlib.Path) -> None:
+    """What was installed before works until here."""
+    for folder in replaced_folders(prefix):
+        old = folder.with_name(f".{folder.name}.old")
+        remove(old)
+        if folder.is_dir():
+            folder.rename(old)
+        staged(folder).rename(folder)
+        remove(old)
+    programs = staged(prefix / "bin/darkroom")
+    for program in sorted(programs.iterdir()):
+        program.replace(prefix / "bin" / program.name)
+    programs.rmdir()
+
+
+def install(prefix: pathlib.Path, plugin: pathlib.Path | None) -> None:
+    os.umask(0o022)  # Of sudo it is the user's own, too, who may keep files from others.
+    new = [staged(path) for path in (*replaced_folders(prefix), prefix / "bin/darkroom")]
+    for folder in new:
+        remove(folder)
+    try:
+        lay_out_tree(prefix, plugin)
+    except BaseException as error:
+        for folder in new:
+            shutil.rmtree(folder, ignore_errors=True)
+        if isinstance(error, (OSError, shutil.Error)):
+            fail(f"{error}; what was installed before is as it was")
+        raise
+    put_in_place(prefix)
     write_generated_files(prefix / "share", prefix / "bin/darkroom")
+    libraries, share = replaced_folders(prefix)
     size = megabytes(libraries) + megabytes(share) + (prefix / "bin/darkroom").stat().st_size // 1_000_000
     gpus = ", GPUs' part included" if plugin else "; without the CUDA plugin, so on the CPU alone (make install CUDA=1)"
     print(f"install: {prefix}/bin/darkroom is ready, {size} MB with all that it opens{gpus}")

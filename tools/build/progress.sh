@@ -12,8 +12,8 @@ follow() {
   "$@" >"$log" 2>&1 </dev/null &
   child=$!
   # The shell starts a background command deaf to Ctrl-C: it is told here.
-  trap 'kill -TERM '"$child"' 2>/dev/null; wait '"$child"' 2>/dev/null; printf "\n%s: interrupted\n" "'"$what"'" >&2; exit 130' INT TERM
-  while kill -0 "$child" 2>/dev/null; do
+  trap 'kill -TERM '"$child"' 2>/dev/null || sudo -n kill -TERM '"$child"' 2>/dev/null; wait '"$child"' 2>/dev/null; printf "\n%s: interrupted\n" "'"$what"'" >&2; exit 130' INT TERM
+  while [ -e "/proc/$child" ]; do # Of sudo, which is root, an ordinary account may not ask by a signal.
     sleep 0.5
     if [ -t 1 ]; then
       text="$what: $("$describe" "$log"), $((SECONDS - started)) s"

@@ -39,13 +39,13 @@ python=.venv-readers/bin/python
 compare "output dialects by their packages" tools/parity/dialects_parity.py --darkroom build/darkroom --model "$model" \
   --images "$corpus/pictures" --torch .venv-parity/lib/python3*/site-packages
 python=.venv/bin/python
-compare "what the jobs write by pandas, DuckDB and datasets" tests/acceptance/acceptance.py --results "$corpus/formats.json" formats
+compare "what the jobs write by pandas, DuckDB and datasets" tests/acceptance/acceptance.py --no-skips --results "$corpus/formats.json" formats
 python=.venv-clients/bin/python
 compare "the endpoint by its clients" tools/parity/clients_parity.py --darkroom build/darkroom --model "$model"
 compare "files of deploy/ by the platforms' descriptions" tools/parity/deploy_parity.py
 .venv/bin/python tests/integration/trace_test.py "$corpus/traces" >/dev/null || exit 1
 compare "spans and dashboards by OpenTelemetry and Grafana" tools/parity/observation_parity.py "$corpus/traces"
-python=.venv-parity/bin/python
+python=.venv-readers/bin/python
 compare "shards by other readers" tools/parity/shard_readers_parity.py --program build/release/shard_files
 printf '%d passed, %d failed\n' "$passed" "$failed"
 [ "$failed" -eq 0 ]

@@ -15,7 +15,7 @@ namespace darkroom {
 /// A folder on this machine's disk that goes with its owner, or, when its process died, with the next one that makes such a folder.
 class ScratchFolder {
  public:
-  /// Makes one below `parent`; empty: below $TMPDIR, else /tmp. Errors: those of the file system.
+  /// Makes one below `parent`, which only this account may enter; empty: below $TMPDIR, else /tmp. Errors: those of the file system.
   static Result<ScratchFolder> make(const std::string& parent = {});
 
   const std::string& path() const { return folder_->folder(); }

@@ -60,7 +60,8 @@ inline constexpr const char* kFakeDeviceLayoutVariable = "DARKROOM_FAKE_DEVICE_L
 /// A mistake: "item", "event" (waits for the one just recorded), "forgotten_to" or "host_read". norm_partials makes it, of a training
 /// step's update; with ":counter_normal" behind it that operation does, of every pass over a micro-batch of latents. For tests of the
 /// tests. "lost_rank:N": after N exchanges the connections between ranks' devices are lost. "lost_device:N": the replay after N others
-/// reads what it must not, and from then on the device refuses everything in this process. "unordered_stream:0" or ":1": the default
+/// reads what it must not, and from then on the device refuses everything in this process. "lost_at_kernel:N": so
+/// does the kernel after N others. "unordered_stream:0" or ":1": the default
 /// stream, or each other one, waits for no event.
 inline constexpr const char* kFakeDeviceFaultVariable = "DARKROOM_FAKE_DEVICE_FAULT";
 

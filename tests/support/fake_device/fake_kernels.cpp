@@ -146,7 +146,7 @@ void run_on_cpu(const c10::OperatorHandle& op, c10::Stack* stack) {
   note_inputs(op.schema(), inputs);
   {
     const std::lock_guard lock(device_lock());
-    ++counts().kernels;
+    count_kernel();
   }
   if (depends_on_values(op, *stack)) {
     synchronize(name);
@@ -296,7 +296,7 @@ void launch(const std::string& name, const std::vector<at::Tensor>& changed, con
   const auto kernel = [=, run = std::move(run)] {
     {
       const std::lock_guard lock(device_lock());
-      ++counts().kernels;
+      count_kernel();
     }
     CpuViews views;
     std::vector<at::Tensor> cpu;

@@ -103,6 +103,12 @@ void copy_in_later(const at::Tensor& host, const at::Tensor& value) {
   copy_later(host, value, false);
 }
 
+void count_kernel() {
+  static const int64_t most = number_of_fault("lost_at_kernel");
+  ++counts().kernels;
+  work().is_lost = work().is_lost || (most >= 0 && counts().kernels > most);
+}
+
 void check_alive() {
   const std::lock_guard lock(device_lock());
   TORCH_CHECK(!work().is_lost, "fake device: an illegal memory access was encountered");

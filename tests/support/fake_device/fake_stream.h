@@ -19,6 +19,8 @@ void copy_in_later(const at::Tensor& host, const at::Tensor& value);
 
 /// Throws once the device is lost (kFakeDeviceFaultVariable), as it then does whatever it is asked.
 void check_alive();
+/// Counts a kernel, which may be the one with which the device is lost. REQUIRES: the device's lock.
+void count_kernel();
 /// The host waits for the current stream, or for what the clock says. Throws on a stream whose work is recorded. `who` is counted.
 void synchronize(const std::string& who);
 void synchronize(const std::string& who, const Clock& clock);

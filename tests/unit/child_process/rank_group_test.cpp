@@ -100,7 +100,7 @@ TEST_F(RankGroupTest, a_rank_that_is_stopped_after_the_others_have_ended_is_ende
 // Rank 1 lets itself be stopped, is told to go on within the patience, and works for longer than that.
 TEST_F(RankGroupTest, a_rank_that_was_stopped_for_a_moment_may_end_when_it_likes) {
   RankGroupOptions options = ranks(
-      "test $TORCHELASTIC_RESTART_COUNT = 0 || exit 9; test $RANK = 0 && exit 0; (sleep 1; kill -CONT $$) & kill -STOP $$; sleep 4; echo > "
+      "test $TORCHELASTIC_RESTART_COUNT = 0 || exit 9; test $RANK = 0 && exit 0; (sleep 1; kill -CONT $$) & kill -STOP $$; sleep 8; echo > "
       "ended",
       2);
   options.patience = std::chrono::seconds(5);

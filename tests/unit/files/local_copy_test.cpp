@@ -2,6 +2,8 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include <filesystem>
 
@@ -45,6 +47,7 @@ TEST_F(LocalCopyTest, a_scratch_folder_goes_with_its_owner) {
     ASSERT_TRUE(scratch.is_ok()) << scratch.status().to_string();
     path = scratch->path();
     EXPECT_TRUE(std::filesystem::is_directory(path));
+    EXPECT_EQ(std::filesystem::status(path).permissions(), std::filesystem::perms::owner_all) << "nobody else's";
     ASSERT_TRUE(write_file_atomic(local_files(), path + "/a/b", "x").is_ok());
     const auto other = ScratchFolder::make(folder_.path("scratch"));
     EXPECT_TRUE(std::filesystem::exists(path + "/a/b")) << "a living owner's stays";
@@ -57,6 +60,18 @@ TEST_F(LocalCopyTest, what_a_dead_owner_left_goes_with_the_next_one) {
   ASSERT_TRUE(write_file_atomic(local_files(), left + "/file", "x").is_ok());
   ASSERT_TRUE(ScratchFolder::make(folder_.path("scratch")).is_ok());
   EXPECT_FALSE(std::filesystem::exists(left));
+}
+
+// Anybody may leave one in /tmp. Root may write to it all the same, so it is somebody else who comes here.
+TEST_F(LocalCopyTest, a_pipe_among_what_others_left_keeps_nobody_waiting) {
+  ASSERT_EQ(mkfifo(folder_.path("_tmp.darkroom-scratch.1-2-3").c_str(), 0444), 0);
+  const auto make_one = [&] {
+    alarm(60);
+    std::filesystem::permissions(folder_.path(), std::filesystem::perms::all);
+    const bool is_other = geteuid() != 0 || seteuid(65534) == 0;
+    _exit(is_other && ScratchFolder::make(folder_.path()).is_ok() ? 0 : 1);
+  };
+  EXPECT_EXIT(make_one(), testing::ExitedWithCode(0), "");
 }
 
 TEST_F(LocalCopyTest, copies_a_tree_and_back) {

@@ -6,6 +6,7 @@
 #include <atomic>
 #include <chrono>
 #include <cstddef>
+#include <latch>
 #include <mutex>
 #include <thread>
 #include <vector>
@@ -39,7 +40,9 @@ TEST(GpuTurn, who_takes_it_again_at_once_lets_those_who_wait_work_before) {
   constexpr size_t kPieces = 60;
   GpuTurn turn;
   std::vector<int> workers;  // Of the pieces, in their order; guarded by `turn`.
+  std::latch both(2);
   const auto work = [&](int worker) {
+    both.arrive_and_wait();
     for (bool is_over = false; !is_over;) {
       const std::lock_guard lock(turn);
       workers.push_back(worker);

@@ -37,7 +37,7 @@ Result<int> run_transformer(const TransformerFlags& flags, VerbContext& context)
   options.metrics = &observation->registry();
   options.trace = observation->trace();
   std::stop_source reading;  // Of the stores.
-  const auto stores = open_stores(observation->registry(), reading.get_token());
+  const auto stores = open_job_stores(observation->registry(), reading.get_token());  // The job waits as long.
   const std::function<void()> end_reading = [&reading] { reading.request_stop(); };
   std::optional<std::stop_callback<std::function<void()>>> at_stop(std::in_place, context.stop, end_reading);
   options.on_drained = end_reading;

@@ -4,14 +4,23 @@
 usage: transformers_test.py
 """
 
+import contextlib
 import json
 import os
 import pathlib
 import signal
+import socket
 import subprocess
+import sys
+import threading
 import time
 
+from ports import free_port
 from workbench import PROGRAM, ROOT, Workbench, digests, main, require, run
+
+sys.path.append(str(ROOT / "tests" / "acceptance"))
+
+from harness import BUCKET, FakeS3Server  # noqa: E402
 
 NUM_PICTURES = 160
 PATIENCE = 300  # Seconds; a limit, no measure.
@@ -110,6 +119,69 @@ def transformers_are_replaced_in_a_file() -> None:
     with_dataset(work)
 
 
+class Relay:
+    """A port behind which a server is, unless it is away."""
+
+    def __init__(self, endpoint: str):
+        self.server = (endpoint.split(":")[0], int(endpoint.split(":")[1]))
+        self.port = free_port()
+        self.connections: list[socket.socket] = []
+        self.listener = socket.create_server(("127.0.0.1", self.port), backlog=64)
+        threading.Thread(target=self.accept, args=[self.listener], daemon=True).start()
+
+    def accept(self, listener: socket.socket) -> None:
+        with contextlib.suppress(OSError):  # It is closed.
+            while True:
+                client = listener.accept()[0]
+                server = socket.create_connection(self.server)
+                self.connections += [client, server]
+                for source, target in ((client, server), (server, client)):
+                    threading.Thread(target=self.pass_on, args=(source, target), daemon=True).start()
+
+    def pass_on(self, source: socket.socket, target: socket.socket) -> None:
+        with contextlib.suppress(OSError):
+            while data := source.recv(1 << 16):
+                target.sendall(data)
+        for one in (source, target):
+            with contextlib.suppress(OSError):
+                one.shutdown(socket.SHUT_RDWR)
+
+    def go_away(self) -> None:
+        self.listener.shutdown(socket.SHUT_RDWR)
+        self.listener.close()
+        for one in self.connections:
+            with contextlib.suppress(OSError):
+                one.shutdown(socket.SHUT_RDWR)
+
+    def come_back(self) -> None:
+        self.listener = socket.create_server(("127.0.0.1", self.port), backlog=64)
+        threading.Thread(target=self.accept, args=[self.listener], daemon=True).start()
+
+
+def a_store_that_is_away_is_waited_for() -> None:
+    """By who reads, as by a job that reads itself."""
+
+    def work(bench: Workbench, images: str) -> None:
+        with FakeS3Server() as store:
+            require(store.tell(f"load {images} images") == "ok", "the pictures")
+            relay = Relay(store.endpoint)
+            environment = store.environment(AWS_ENDPOINT_URL_S3=f"http://127.0.0.1:{relay.port}")
+            with Transformer(f"s3://{BUCKET}/images", environment=environment) as transformer:
+                job = start(*process_command(bench, images, "apart", "--transformers", transformer.address))
+                hold_at_a_part(bench, job)
+                relay.go_away()
+                job.send_signal(signal.SIGCONT)
+                threading.Thread(target=lambda: (job.wait(), transformer.process.kill()), daemon=True).start()  # Nobody waits for its words then.
+                said = next((line for line in transformer.process.stderr if "the store cannot be reached; waiting" in line), "")
+                require(said, "the job did not wait", job.poll())
+                relay.come_back()
+                _, said = job.communicate(timeout=PATIENCE)
+                require(job.returncode == 0, "the job failed", said[-3000:])
+                require_same_parts(bench, "apart")
+
+    with_dataset(work)
+
+
 def strangers_get_nothing() -> None:
     def work(bench: Workbench, images: str) -> None:
         secret = {**os.environ, "DARKROOM_ENCODER_TOKEN": "a canary"}
@@ -134,4 +206,4 @@ def strangers_get_nothing() -> None:
 
 
 if __name__ == "__main__":
-    main([a_transformer_that_is_killed_costs_no_row, transformers_are_replaced_in_a_file, strangers_get_nothing])
+    main([a_transformer_that_is_killed_costs_no_row, transformers_are_replaced_in_a_file, a_store_that_is_away_is_waited_for, strangers_get_nothing])

@@ -246,9 +246,9 @@ def file_times(folder: pathlib.Path) -> list[float]:
     return [path.stat().st_mtime for path in folder.rglob("*") if path.is_file()]
 
 
-def kill_again_and_again(bench: RankRuns, steps: int, every_steps: int, mean_seconds: float, most_kills: int) -> dict:
-    """A run that is killed and started again, until it ends by itself: first between two checkpoints, then after exponential times. Seconds as
-    seen from outside, and its ledger's."""
+def kill_again_and_again(bench: RankRuns, steps: int, every_steps: int, mean_seconds: float, most_kills: int, most_seconds: float) -> dict:
+    """A run that is killed and started again, until it ends by itself: first between two checkpoints, then after exponential times, for so many
+    kills or seconds. Seconds as seen from outside, and its ledger's."""
     generator = random.Random(SEED)
     output, checkpoints = "killed", pathlib.Path(bench.path("killed"), "checkpoints")
     command = bench.command(output, "--max-steps", steps, "--set", f"checkpoint.every_steps={every_steps}")
@@ -258,7 +258,8 @@ def kill_again_and_again(bench: RankRuns, steps: int, every_steps: int, mean_sec
         started = time.time()
         if kills == 0:
             wait_for_lines(pathlib.Path(bench.path(output), "metrics.jsonl"), every_steps + every_steps // 2, process)
-        pause = 0 if kills == 0 else generator.expovariate(1 / mean_seconds) if kills < most_kills else PATIENCE
+        is_disturbed = kills < most_kills and time.time() - begin < most_seconds
+        pause = 0 if kills == 0 else generator.expovariate(1 / mean_seconds) if is_disturbed else most_seconds
         try:
             _, errors = process.communicate(timeout=pause)
             code = process.returncode
@@ -302,7 +303,7 @@ def longest_empty_start() -> float:
 
 
 def goodput(trials: Trials) -> None:
-    found = trials.trial("killed again and again", lambda: kill_again_and_again(the_runs(), *trials.count((60, 15, 7.0, 2), (20_000, 500, 45.0, 1000))))
+    found = trials.trial("killed again and again", lambda: kill_again_and_again(the_runs(), *trials.count((60, 15, 7.0, 2, PATIENCE), (20_000, 500, 45.0, 1000, 3600))))
     trials.figures.update(found)
     require(found["kills"] > 0, "no kill hit the run")
     # What no ledger sees: the first start until the run begins, and the last one's end.

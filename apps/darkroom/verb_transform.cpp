@@ -24,16 +24,10 @@ struct TransformFlags {
 
 std::string base_name(const std::string& path) { return std::filesystem::path(path).filename().string(); }
 
-// Before any work: all are kept until the one file of them is written.
 Status check_names(const std::vector<std::string>& images) {
   std::set<std::string> names;
   for (const std::string& image : images) {
-    const std::string name = base_name(image);
-    if (name == "__metadata__" || replace_invalid_utf8(name).second) {
-      return Status::invalid_argument("a picture's base name becomes a tensor's, which is UTF-8 and not __metadata__, rename it:",
-                                      replace_invalid_utf8(image).first);
-    }
-    if (!names.insert(name).second) {
+    if (!names.insert(base_name(image)).second) {
       return Status::invalid_argument("two pictures of one base name cannot share an output, rename one:", image);
     }
   }
@@ -41,6 +35,10 @@ Status check_names(const std::vector<std::string>& images) {
 }
 
 Result<torch::Tensor> transform_file(const std::string& path, const TransformOptions& options, uint64_t seed) {
+  // Else one of them would cost all, when the one file of them is written.
+  if (const std::string name = base_name(path); name == "__metadata__" || replace_invalid_utf8(name).second) {
+    return Status::corrupt_data("a picture's base name becomes a tensor's, which is UTF-8 and not __metadata__, rename it:", path);
+  }
   DARKROOM_ASSIGN_OR_RETURN(const std::string bytes, read_file(local_files(), path));
   const CounterRandom random(seed, Purpose::kCrop, 0, base_name(path));
   const RowResult<TransformedImage> image =

@@ -79,10 +79,7 @@ Result<DownloadOptions> options_of(const DownloadFlags& flags) {
 
 Result<int> run_verb(const DownloadFlags& flags, VerbContext& context) {
   if (flags.clean) {
-    if (flags.options.dry_run) {
-      return Status::invalid_argument("--clean cannot be tried with --dry-run: it is the removing itself");
-    }
-    return run_clean(flags.observation, "download", flags.options.output, context);
+    return run_clean(flags.observation, "download", flags.options.output, flags.options.dry_run, context);
   }
   DARKROOM_ASSIGN_OR_RETURN(DownloadOptions options, options_of(flags));
   DARKROOM_ASSIGN_OR_RETURN(

@@ -99,7 +99,7 @@ Result<int> run_encoder(const EncoderFlags& flags, VerbContext& context) {
   std::stop_source ended;
   const std::stop_callback at_stop(context.stop, [&ended] { ended.request_stop(); });
   std::atomic<bool> is_lost = false;
-  options.on_lost_device = [&](const Status& why) {
+  options.lost = [&](const Status& why) {
     if (!is_lost.exchange(true)) {
       log_error("encoder: {}", why.message());
       ended.request_stop();

@@ -32,10 +32,7 @@ struct ProcessFlags {
 
 Result<int> run_verb(const ProcessFlags& flags, VerbContext& context) {
   if (flags.clean) {
-    if (flags.options.dry_run) {
-      return Status::invalid_argument("--clean cannot be tried with --dry-run: it is the removing itself");
-    }
-    return run_clean(flags.observation, "process", flags.options.output, context);
+    return run_clean(flags.observation, "process", flags.options.output, flags.options.dry_run, context);
   }
   ProcessOptions options = flags.options;
   DARKROOM_RETURN_IF_ERROR(options.validate());

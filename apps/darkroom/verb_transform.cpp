@@ -6,7 +6,6 @@
 
 #include "darkroom/core/log.h"
 #include "darkroom/core/random.h"
-#include "darkroom/core/utf8.h"
 #include "darkroom/files/file_system.h"
 #include "darkroom/image/transform.h"
 #include "darkroom/tensor/safetensors.h"
@@ -36,7 +35,7 @@ Status check_names(const std::vector<std::string>& images) {
 
 Result<torch::Tensor> transform_file(const std::string& path, const TransformOptions& options, uint64_t seed) {
   // Else one of them would cost all, when the one file of them is written.
-  if (const std::string name = base_name(path); name == "__metadata__" || replace_invalid_utf8(name).second) {
+  if (!can_name_tensor(base_name(path))) {
     return Status::corrupt_data("a picture's base name becomes a tensor's, which is UTF-8 and not __metadata__, rename it:", path);
   }
   DARKROOM_ASSIGN_OR_RETURN(const std::string bytes, read_file(local_files(), path));

@@ -36,8 +36,8 @@ Result<int> run_transformer(const TransformerFlags& flags, VerbContext& context)
   DARKROOM_ASSIGN_OR_RETURN(const auto observation, JobObservation::start(flags.observation, {.verb = "transformer"}));
   options.metrics = &observation->registry();
   options.trace = observation->trace();
-  std::stop_source reading;                                                           // Of the stores.
-  const auto stores = open_job_stores(observation->registry(), reading.get_token());  // The job waits as long.
+  std::stop_source reading;  // Of the stores, which are waited for as long as the job waits for its own.
+  const auto stores = open_job_stores(observation->registry(), reading.get_token());
   const std::function<void()> end_reading = [&reading] { reading.request_stop(); };
   std::optional<std::stop_callback<std::function<void()>>> at_stop(std::in_place, context.stop, end_reading);
   options.on_drained = end_reading;

@@ -1,14 +1,12 @@
 #include "darkroom/encode/encoder_service.h"
 
 #include <algorithm>
-#include <exception>
 #include <utility>
 
 #include "darkroom/core/machine.h"
 #include "darkroom/feed/dataset_index.h"
 #include "darkroom/image/sandbox.h"
 #include "darkroom/slices/slice_observation.h"
-#include "darkroom/tensor/device_runtime.h"
 #include "encoder_of_options.h"
 #include "slice_columns.h"
 #include "slice_encoder.h"
@@ -80,16 +78,11 @@ Result<std::unique_ptr<EncoderService>> EncoderService::start(StoreSet& stores, 
   server.num_workers = state->num_encoders;
   server.max_connections = options.max_trainers;
   const SliceMaker make = [encoder = state->encoder.get(), form = form_of(*row_encoder), device = process.place.device,
-                           on_lost = options.on_lost_device](int worker, std::span<const int64_t> rows) -> Result<std::string> {
-    try {
+                           lost = options.lost](int worker, std::span<const int64_t> rows) {
+    return telling_of_lost_device(device, lost, [&]() -> Result<std::string> {
       DARKROOM_ASSIGN_OR_RETURN(const auto encoded, encoder->encode(worker, rows));
       return write_slice(form, rows, encoded);
-    } catch (const std::exception&) {
-      if (const Status tried = try_device(device); !tried.is_ok() && on_lost != nullptr) {
-        on_lost(tried);
-      }
-      throw;
-    }
+    });
   };
   const SliceObservation observation{.stage = "encode", .metrics = process.metrics, .trace = process.trace};
   DARKROOM_ASSIGN_OR_RETURN(state->server, SliceServer::start(server, observe_slices(make, server.num_workers, observation)));

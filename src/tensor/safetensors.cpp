@@ -75,9 +75,8 @@ Status write_all(OutputFile& output, const std::vector<NamedTensor>& tensors, co
 // The header is JSON, which is UTF-8.
 Status check_text(const OutputFile& output, const std::string& text) {
   const auto [shown, is_broken] = replace_invalid_utf8(text);
-  return is_broken
-             ? Status::invalid_argument("write a safetensors file: names and metadata must be UTF-8 (path, text):", output.path(), shown)
-             : Status::ok();
+  return is_broken ? Status::invalid_argument("write a safetensors file: metadata must be UTF-8 (path, text):", output.path(), shown)
+                   : Status::ok();
 }
 
 }  // namespace
@@ -182,16 +181,17 @@ Result<torch::Tensor> SafetensorsFile::tensor(const std::string& name) const {
       data, entry.spec.shape, [keep = mapping_](void*) {}, options);
 }
 
+bool can_name_tensor(const std::string& name) { return name != kSafetensorsMetadataKey && !replace_invalid_utf8(name).second; }
+
 Result<std::unique_ptr<SafetensorsWriter>> SafetensorsWriter::begin(OutputFile& output, std::vector<TensorSpec> specs,
                                                                     const SafetensorsMetadata& metadata) {
   sort_for_file(specs);
   std::map<std::string, int> seen;
   for (const auto& spec : specs) {
-    if (spec.name == kSafetensorsMetadataKey || ++seen[spec.name] > 1) {
-      return Status::invalid_argument("write a safetensors file: a tensor name is reserved or given twice (path, name):", output.path(),
-                                      spec.name);
+    if (!can_name_tensor(spec.name) || ++seen[spec.name] > 1) {
+      return Status::invalid_argument("write a safetensors file: a tensor name is reserved, no UTF-8 or given twice (path, name):",
+                                      output.path(), replace_invalid_utf8(spec.name).first);
     }
-    DARKROOM_RETURN_IF_ERROR(check_text(output, spec.name));
   }
   for (const auto& [key, text] : metadata) {
     DARKROOM_RETURN_IF_ERROR(check_text(output, key));

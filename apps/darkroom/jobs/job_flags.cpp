@@ -32,7 +32,11 @@ void add_scratch_flags(VerbDefinition& verb, ScratchFlags& scratch) {
             "most that may lie there; auto: 20 GB, or half of what the disk has free; 0: no disk, then fewer are fetched at a time");
 }
 
-Result<int> run_clean(const ObservationFlags& flags, std::string_view verb, const std::string& output, VerbContext& context) {
+Result<int> run_clean(const ObservationFlags& flags, std::string_view verb, const std::string& output, bool is_dry_run,
+                      VerbContext& context) {
+  if (is_dry_run) {
+    return Status::invalid_argument("--clean cannot be tried with --dry-run: it is the removing itself");
+  }
   DARKROOM_ASSIGN_OR_RETURN(const auto observation, JobObservation::start(flags, {.verb = std::string(verb), .output = ""}));
   const std::unique_ptr<StoreSet> stores = open_job_stores(observation->registry(), context.stop);
   DARKROOM_ASSIGN_OR_RETURN(const Location place, stores->resolve(output, Access::kWrite));

@@ -20,7 +20,8 @@ struct ScratchFlags {
 };
 void add_scratch_flags(VerbDefinition& verb, ScratchFlags& scratch);
 
-/// What --clean does instead of the job of `verb`: with its output alone.
-Result<int> run_clean(const ObservationFlags& flags, std::string_view verb, const std::string& output, VerbContext& context);
+/// What --clean does instead of the job of `verb`: with its output alone. Errors: kInvalidArgument with --dry-run, too.
+Result<int> run_clean(const ObservationFlags& flags, std::string_view verb, const std::string& output, bool is_dry_run,
+                      VerbContext& context);
 
 }  // namespace darkroom

@@ -44,14 +44,7 @@ PainterEngine::~PainterEngine() {
 template <typename Work>
 auto PainterEngine::in_turn(const Work& work) {
   const auto turn = take_turn(gpu_turn_.get());
-  try {
-    return work();
-  } catch (const std::exception&) {
-    if (const Status tried = try_device(painter_->place().device); !tried.is_ok() && lost_ != nullptr) {
-      lost_(tried);
-    }
-    throw;
-  }
+  return telling_of_lost_device(painter_->place().device, lost_, work);
 }
 
 PaintRequest PainterEngine::request_of(const PictureSpec& spec) const {

@@ -11,11 +11,9 @@
 #include "darkroom/paint/painter.h"
 #include "darkroom/serve/step_engine.h"
 #include "darkroom/tensor/gpu_turn.h"
+#include "darkroom/tensor/lost_device.h"
 
 namespace darkroom {
-
-/// Told once something has failed and the GPU does nothing any more: what it says. Any thread of an engine may tell; several may.
-using DeviceLost = std::function<void(const Status& reason)>;
 
 /// A painter as the server's batcher asks it. Sets OpenMP's number of threads where it is asked, because that is each thread's own; it
 /// changes a picture's last bits.
@@ -23,8 +21,8 @@ class PainterEngine final : public StepEngine {
  public:
   /// A model whose own scheduler is not built is painted with another one, which the log names. Errors: kFailedPrecondition where no
   /// sampler takes the model.
-  /// `gpu_turn` is held while the engine works or goes, so that engines of one GPU take turns; null: it need not. After a failure the
-  /// engine tries the GPU: one that is lost (an illegal access ends CUDA in a process for good) is told to `lost`.
+  /// `gpu_turn` is held while the engine works or goes, so that engines of one GPU take turns; null: it need not. `lost` is told
+  /// of a GPU that is.
   static Result<std::unique_ptr<PainterEngine>> create(std::unique_ptr<Painter> painter, int threads,
                                                        std::shared_ptr<GpuTurn> gpu_turn = nullptr, DeviceLost lost = {});
   ~PainterEngine() override;

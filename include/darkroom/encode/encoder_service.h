@@ -2,7 +2,6 @@
 
 #include <chrono>
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <stop_token>
 #include <string>
@@ -11,6 +10,7 @@
 #include "darkroom/encode/process_job.h"
 #include "darkroom/slices/slice_server.h"
 #include "darkroom/stores/stores.h"
+#include "darkroom/tensor/lost_device.h"
 
 namespace darkroom {
 
@@ -19,11 +19,10 @@ struct EncoderServiceOptions {
   /// num_encoders, memory_bytes, decoder_program, metrics and trace, each with process's meaning; of metrics and trace: stage and span
   /// "encode".
   ProcessOptions process;
-  SocketAddress address;  ///< Where it listens.
-  std::string token;      ///< DARKROOM_ENCODER_TOKEN; must be set where the address is not loopback.
-  int max_trainers = 64;  ///< Connections at a time: a rank is one.
-  /// Called, on any thread and perhaps again, when the GPU does nothing any more in this process: whatever is asked for from now on fails.
-  std::function<void(const Status& why)> on_lost_device;
+  SocketAddress address;    ///< Where it listens.
+  std::string token;        ///< DARKROOM_ENCODER_TOKEN; must be set where the address is not loopback.
+  int max_trainers = 64;    ///< Connections at a time: a rank is one.
+  DeviceLost lost;          ///< Told of a GPU that is; whatever is asked for from then on fails.
   Status validate() const;  ///< kInvalidArgument naming the first bad field.
 };
 

@@ -37,6 +37,9 @@ inline constexpr const char* kPickleConversion =
 /// The string-to-string map of a safetensors header.
 using SafetensorsMetadata = std::map<std::string, std::string>;
 
+/// Whether a tensor of a safetensors file can have this name: it is UTF-8, and not "__metadata__", which the header keeps for itself.
+bool can_name_tensor(const std::string& name);
+
 /// The name that a safetensors header uses for a dtype ("F32", "BF16", ...). REQUIRES: a dtype that the format knows.
 std::string safetensors_dtype_name(torch::Dtype dtype);
 
@@ -92,7 +95,7 @@ class SafetensorsFile {
 class SafetensorsWriter {
  public:
   /// Starts a file in `output`, which must be empty and outlive the writer. Errors: kInvalidArgument (a name twice, or
-  /// "__metadata__"), those of the file.
+  /// one that can_name_tensor() refuses), those of the file.
   static Result<std::unique_ptr<SafetensorsWriter>> begin(OutputFile& output, std::vector<TensorSpec> specs,
                                                           const SafetensorsMetadata& metadata);
 

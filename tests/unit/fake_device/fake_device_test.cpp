@@ -12,26 +12,16 @@
 #include "darkroom/tensor/device.h"
 #include "darkroom/tensor/device_runtime.h"
 #include "darkroom/tensor/upload.h"
+#include "on_fake_device.h"
 #include "small_trainer.h"
 
 namespace darkroom {
 namespace {
 
-// The fake device itself, and what training does on it, in one process. It is found by the program's own path of libraries.
-class FakeDevice : public testing::Test {
+// The fake device itself, and what training does on it, in one process.
+class FakeDevice : public OnFakeDevice {
  protected:
-  static void SetUpTestSuite() {
-    const auto& gpus = list_gpus();
-    ASSERT_TRUE(gpus.is_ok()) << gpus.status().to_string();
-    ASSERT_NE(fake_device_counts(), nullptr) << "another plugin was loaded than the fake device";
-  }
-
-  void SetUp() override { at::set_num_threads(1); }
-
   static FakeDeviceCounts now() { return *fake_device_counts(); }
-
-  const torch::Device device_{"cuda:0"};
-  const torch::TensorOptions there_ = torch::device(device_);
 };
 
 using FakeDeviceDeathTest = FakeDevice;

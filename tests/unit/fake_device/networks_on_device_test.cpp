@@ -13,10 +13,9 @@
 #include "darkroom/encode/record_batches.h"
 #include "darkroom/nn/placement.h"
 #include "darkroom/tables/tensor_column.h"
-#include "darkroom/tensor/device.h"
 #include "darkroom/tensor/device_runtime.h"
 #include "darkroom/tensor/gpu_turn.h"
-#include "support/fake_device/fake_device.h"
+#include "on_fake_device.h"
 #include "unit/encode/process_fixture.h"
 #include "unit/paint/tiny_painter.h"
 
@@ -29,14 +28,8 @@ const NetworkPlace kThere{.device = torch::Device("cuda:0"), .type = torch::kFlo
 
 NetworkPlace place_with(const NetworkPlace& place, torch::ScalarType type) { return {.device = place.device, .type = type}; }
 
-class PaintingOnDevice : public testing::Test {
+class PaintingOnDevice : public OnFakeDevice {
  protected:
-  static void SetUpTestSuite() {
-    ASSERT_TRUE(list_gpus().is_ok()) << list_gpus().status().to_string();
-    ASSERT_NE(fake_device_counts(), nullptr) << "another plugin was loaded than the fake device";
-  }
-  void SetUp() override { at::set_num_threads(1); }
-
   /// As open_painter places them: the VAE in float32.
   static void place(TinyModel& model, const NetworkPlace& place) {
     place_network(*model.unet, place);
@@ -168,7 +161,7 @@ class EncodingOnDevice : public ProcessJob {
  protected:
   static void SetUpTestSuite() {
     ProcessJob::SetUpTestSuite();
-    ASSERT_TRUE(list_gpus().is_ok()) << list_gpus().status().to_string();
+    load_fake_device();
   }
   void SetUp() override { at::set_num_threads(1); }
 

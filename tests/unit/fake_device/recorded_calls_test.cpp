@@ -12,9 +12,8 @@
 
 #include "darkroom/nn/placement.h"
 #include "darkroom/paint/recorded_memory.h"
-#include "darkroom/tensor/device.h"
 #include "darkroom/tensor/device_runtime.h"
-#include "support/fake_device/fake_device.h"
+#include "on_fake_device.h"
 #include "unit/paint/tiny_painter.h"
 
 // The network calls of pictures that come and go, recorded on the fake device by their shapes: the bits of calls that are not.
@@ -24,14 +23,10 @@ namespace {
 
 const NetworkPlace kOnGpu{.device = torch::Device("cuda:0"), .type = torch::kFloat32};
 
-class Calls : public testing::Test {
+class Calls : public OnFakeDevice {
  protected:
-  static void SetUpTestSuite() {
-    ASSERT_TRUE(list_gpus().is_ok()) << list_gpus().status().to_string();
-    ASSERT_NE(fake_device_counts(), nullptr) << "another plugin was loaded than the fake device";
-  }
   void SetUp() override {
-    at::set_num_threads(1);
+    OnFakeDevice::SetUp();
     before_ = *fake_device_counts();
   }
   int64_t recordings() const { return fake_device_counts()->recordings - before_.recordings; }

@@ -6,10 +6,9 @@
 #include <vector>
 
 #include "darkroom/core/check.h"
-#include "darkroom/tensor/device.h"
 #include "darkroom/tensor/device_runtime.h"
+#include "on_fake_device.h"
 #include "small_trainer.h"
-#include "support/fake_device/fake_device.h"
 
 // A training step whose passes and update are recorded and replayed, against the same step on the CPU.
 
@@ -19,14 +18,8 @@ namespace {
 constexpr int64_t kSteps = 9;
 constexpr int64_t kBatch = 8;
 
-class StepGraphs : public testing::Test {
+class StepGraphs : public OnFakeDevice {
  protected:
-  static void SetUpTestSuite() {
-    ASSERT_TRUE(list_gpus().is_ok()) << list_gpus().status().to_string();
-    ASSERT_NE(fake_device_counts(), nullptr) << "another plugin was loaded than the fake device";
-  }
-  void SetUp() override { at::set_num_threads(1); }
-
   // The learning rate is another one in every step.
   static TrainStepOptions graph_options(int64_t micro_batch, bool replays = true, int64_t groups = 1) {
     return {.micro_batch = micro_batch,
@@ -60,8 +53,6 @@ class StepGraphs : public testing::Test {
     }
   }
   static FakeDeviceCounts now() { return *fake_device_counts(); }
-
-  const torch::Device device_{"cuda:0"};
 };
 
 TEST_F(StepGraphs, replayed_steps_have_the_cpus_bits_for_every_type_split_and_number_of_groups) {

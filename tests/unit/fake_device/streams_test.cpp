@@ -6,13 +6,13 @@
 #include <optional>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
-#include "darkroom/tensor/device.h"
 #include "darkroom/tensor/device_event.h"
 #include "darkroom/tensor/device_runtime.h"
+#include "on_fake_device.h"
 #include "small_trainer.h"
-#include "support/fake_device/fake_device.h"
 #include "support/rank_threads.h"
 
 // Work on several streams of the fake device: what is not ordered is found, whenever it really ran; and a training step that sums on a
@@ -23,14 +23,8 @@ namespace {
 
 using testing::HasSubstr;
 
-class Streams : public testing::Test {
+class Streams : public OnFakeDevice {
  protected:
-  static void SetUpTestSuite() {
-    ASSERT_TRUE(list_gpus().is_ok()) << list_gpus().status().to_string();
-    ASSERT_NE(fake_device_counts(), nullptr) << "another plugin was loaded than the fake device";
-  }
-  void SetUp() override { at::set_num_threads(1); }
-
   template <typename Function>
   void beside(const Function& function) const {
     const c10::StreamGuard guard(stream_);
@@ -58,8 +52,6 @@ class Streams : public testing::Test {
     return {};
   }
 
-  const torch::Device device_{"cuda:0"};
-  const torch::TensorOptions there_ = torch::device(device_);
   const c10::Stream stream_ = new_stream(device_);
 };
 
@@ -222,27 +214,8 @@ torch::Tensor weights_of_ranks(int64_t num_ranks, const torch::Device& device, c
     }
     slices[static_cast<size_t>(ranks.rank())] = flat.values_of(slice).cpu();
   };
-  if (num_ranks == 1) {
-    train(lone_rank());
-    return slices[0];
-  }
-  setenv("TORCH_FR_BUFFER_SIZE", "0", 1);  // As in run_rank_threads.
-  const int64_t port = free_loopback_port();
-  std::vector<std::thread> threads;
-  for (int64_t rank = 0; rank < num_ranks; ++rank) {
-    threads.emplace_back([=, &train] {
-      at::set_num_threads(1);
-      auto joined = join_gloo(loopback_rank(rank, num_ranks, port));
-      ASSERT_TRUE(joined.is_ok()) << joined.status().to_string();
-      const auto ranks = join_gpus(std::move(*joined), {.is_loopback = true, .on_lost = {}});
-      ASSERT_TRUE(ranks.is_ok()) << ranks.status().to_string();
-      train(**ranks);
-      EXPECT_TRUE((*ranks)->finish().is_ok());
-    });
-  }
-  for (std::thread& thread : threads) {
-    thread.join();
-  }
+  run_rank_threads(num_ranks, train,
+                   [](std::unique_ptr<Communicator> ranks) { return join_gpus(std::move(ranks), {.is_loopback = true, .on_lost = {}}); });
   return torch::cat(slices);
 }
 
